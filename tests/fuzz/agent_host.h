@@ -48,7 +48,7 @@ class Host : private launcher::AgentDriver {
         outputs_(loop_, kRanks, {}, output_calls()),
         connections_(loop_, listener(), launcher::all_local(kRanks), std::string(kSecret),
                      connection_calls()),
-        reporter_(segment_, 0, [this](Report report) { post_report(report); }),
+        reporter_(loop_, segment_, 0, [this](Report report) { post_report(report); }),
         messages_(loop_, segment_, outputs_, message_calls()),
         always_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -191,7 +191,7 @@ class Host : private launcher::AgentDriver {
   }
 
   void report(std::uint32_t rank, decltype(Event::what) what) {
-    reporter_.happened({loop_.now_ns(), rank, std::move(what)});
+    reporter_.happened(rank, std::move(what));
   }
 
   // --- The agent's core

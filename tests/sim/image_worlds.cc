@@ -63,9 +63,9 @@ void received_late(Player& p) {
   }
 }
 
-// The journal becomes full while a restarted rank repeats what it has done since its image, for which
-// it needs messages that its predecessor has received. Their sender waits for no rank, and posts
-// enough messages to reuse their entries.
+// The journal becomes full while a restarted rank repeats what it has done since its image, for
+// which it needs messages that its predecessor has received. Their sender waits for no rank, and
+// posts enough messages to reuse their entries.
 void owed(Player& p) {
   Comm all = p.everyone();
   const auto message = [&](std::size_t count) {

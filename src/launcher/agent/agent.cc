@@ -1,22 +1,24 @@
 #include "launcher/agent/agent.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
 
-#include "launcher/agent/machine.h"
-#include "launcher/agent/standing.h"
+#include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
 namespace {
 
+using wire::Message;
+using wire::MessageType;
+
 constexpr std::uint64_t kGraceNs = 1'000'000'000;  // from SIGTERM to SIGKILL
 constexpr std::uint64_t kLookEveryNs = 200'000'000;
+const char* const kStreamNames[] = {"standard output", "standard error"};
 
 // Returns whether the user has asked ftrun to end, which also stops copying a journal. The signals
 // are blocked, so they stay pending.
@@ -34,10 +36,9 @@ Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segme
       plan_(std::move(plan)),
       settings_(std::move(settings)),
       segment_(std::move(segment)),
-      reporter_(segment_, plan_.host, std::move(report)),
+      reporter_(loop, segment_, plan_.host, std::move(report)),
       guardian_(std::move(guardian)),
       core_(plan_.local),
-      incarnations_(plan_.ranks, plan_.first_incarnation),
       processes_(loop, plan_, settings_, process_calls()),
       outputs_(loop, plan_.ranks, plan_.options.output, output_calls()),
       input_(loop,
@@ -48,31 +49,19 @@ Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segme
              }),
       messages_(loop, segment_, outputs_, message_calls()),
       connections_(loop, std::move(listener), plan_.local, plan_.secret, connection_calls()),
-      symbolizer_(plan_.lib_directory),
-      oom_kills_seen_(out_of_memory_kills()),
+      checkpoints_(loop, plan_, segment_, outputs_, reporter_,
+                   [this] { written_sets_.remove_superseded(); }),
+      written_sets_(loop, plan_, segment_, core_, processes_, connections_, input_, checkpoints_,
+                    reporter_),
+      protection_(loop, plan_, core_, reporter_),
+      snapshots_(loop, plan_, segment_, core_, *this, processes_, reporter_),
+      starts_(loop, plan_, segment_, core_, processes_, outputs_, input_, connections_, reporter_),
+      ends_(plan_.ranks, segment_, processes_, reporter_),
+      positions_(loop, plan_, settings_, segment_, core_, protection_, processes_, reporter_),
+      standstill_(loop, plan_, segment_, core_, processes_, reporter_),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
-      look_timer_(loop, [this] { look_around(); }),
-      snapshots_(plan_.options.snapshots),
-      snapshot_timer_(loop, [this] { take_snapshots(); }),
-      heartbeat_timer_(loop,
-                       [this] {
-                         happened(0, Event::Heartbeat{protection()});
-                         heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
-                       }),
-      told_not_frozen_(plan_.ranks, false),
-      newest_snapshot_(plan_.ranks),
-      faults_(plan_.ranks),
-      cut_timer_(loop, [this] { cut(); }) {
+      look_timer_(loop, [this] { look_around(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
-  if (plan_.options.checkpoint_directory.empty()) return;
-  checkpoints_ = std::make_unique<CheckpointWriter>(segment_, plan_.options.checkpoint_directory,
-                                                    owner_of(plan_.options, plan_.programs));
-  checkpoints_watch_ = Loop::Watch(loop_, checkpoints_->descriptor(), EPOLLIN,
-                                   [this](std::uint32_t) { tell_checkpoint_news(); });
-  if (!plan_.writes_sets) return;
-  sets_ = std::make_unique<ImageSetWriter>(plan_.options.checkpoint_directory, plan_.lib_directory);
-  sets_watch_ =
-      Loop::Watch(loop_, sets_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_set_outcome(); });
 }
 
 // --- Orders
@@ -81,26 +70,12 @@ void Agent::order(const Order& order) {
   if (order.host() != plan_.host) return;
   switch (order.what_case()) {
     case Order::kStart:
-      if (plan_.resumed) {
-        resume_from(*plan_.resumed);
-      } else {
-        spawn_from(0);
-      }
-      set_cut_timer();
-      look_timer_.set(loop_.now_ns() + kLookEveryNs);
-      ranks_began_ns_ = loop_.now_ns();
-      snapshots_.began(ranks_began_ns_);
-      set_snapshot_timer();
-      if (!plan_.options.events_path.empty())
-        heartbeat_timer_.set(loop_.now_ns() + plan_.options.heartbeat_ns);
+      start();
       break;
-    case Order::kRespawn: {
-      const std::uint32_t rank = order.respawn().rank();
-      incarnations_[rank] = order.respawn().incarnation();
-      outputs_.forget_late(rank);
-      carry_out(core_.respawn(rank, incarnations_[rank]));
+    case Order::kRespawn:
+      outputs_.forget_late(order.respawn().rank());
+      carry_out(core_.respawn(order.respawn().rank(), order.respawn().incarnation()));
       break;
-    }
     case Order::kLetRecycle:
       segment_.let_recycle();
       break;
@@ -114,7 +89,7 @@ void Agent::order(const Order& order) {
       processes_.signal_all(static_cast<int>(order.signal()));
       break;
     case Order::kWhere:
-      report_where_all_stand(order.where());
+      positions_.report(order.where());
       break;
     case Order::kInput:
       input_.append(order.input().bytes(), order.input().end());
@@ -130,179 +105,66 @@ void Agent::order(const Order& order) {
   }
 }
 
+void Agent::start() {
+  if (plan_.resumed) {
+    starts_.resume(*plan_.resumed);
+    carry_out(core_.resume(plan_.resumed->numbers_of(plan_.local), plan_.first_incarnation));
+  }
+  start_ranks_from(0);
+  written_sets_.start();
+  look_timer_.set(loop_.now_ns() + kLookEveryNs);
+  snapshots_.start();
+  protection_.start();
+}
+
 // Starts ranks one by one, so that no rank is started after the first failure.
-void Agent::spawn_from(std::size_t i) {
+void Agent::start_ranks_from(std::size_t i) {
   if (i == plan_.local.size() || stopping_) return;
-  carry_out(core_.spawn(plan_.local[i]));
-  loop_.post([this, i] { spawn_from(i + 1); });
-}
-
-// Returns whether the program's file was replaced since the job began: a journal can be replayed
-// only by the program that wrote it.
-bool Agent::refuses_program(std::uint32_t rank) {
-  const ProgramFile& program = plan_.program_of(rank);
-  if (is_same(program.identity, identity_of(program.path))) return false;
-  const std::string what = plan_.options.program_of(rank).command[0] +
-                           " has been replaced since the job began, and rank " +
-                           std::to_string(rank) + " would have to run the new file from main";
-  if (!plan_.options.stop_on_divergence) {
-    reporter_.tell(what + ": its replay may differ from the first execution");
-    return false;
-  }
-  core_.give_up(rank);
-  happened(rank,
-           Event::SpawnFailed{
-               kExitFailure,
-               what + ", so the job ends; install a new build beside the old one while jobs run"});
-  return true;
-}
-
-void Agent::spawn(std::uint32_t rank) {
-  if (refuses_program(rank)) return;
-  newest_snapshot_[rank].woken = {};
-  Spawned spawned;
-  RankPipes pipes = processes_.spawn(rank, spawned);
-  if (spawned.pid < 0) {
-    tell_spawn_failed(rank, spawned);
-    return;
-  }
-  outputs_.open(rank, std::move(pipes.output[0]), std::move(pipes.output[1]));
-  core_.step({rank, loop_.now_ns(), AgentEvent::Spawned{spawned.pid}});
-  if (rank == 0) input_.open(std::move(pipes.input));
-  happened(rank, Event::Started{spawned.pid});
-}
-
-void Agent::tell_spawn_failed(std::uint32_t rank, const Spawned& spawned) {
-  core_.give_up(rank);
-  std::string hint;
-  if (spawned.error == ENOEXEC) hint = "; a script must begin with #! and its interpreter";
-  if (spawned.error == EMFILE) hint = "; use fewer ranks, or raise ulimit -n";
-  happened(rank,
-           Event::SpawnFailed{spawned.error == ENOEXEC ? kExitNotExecutable : kExitFailure,
-                              "cannot start rank " + std::to_string(rank) + ", " +
-                                  plan_.options.program_of(rank).command[0] + " (" +
-                                  spawned.failed_step + "): " + error_text(spawned.error) + hint});
+  const std::uint32_t rank = plan_.local[i];
+  carry_out(plan_.resumed ? core_.restore(rank) : core_.spawn(rank));
+  loop_.post([this, i] { start_ranks_from(i + 1); });
 }
 
 void Agent::stop() {
   stopping_ = true;
   kill_timer_.set(loop_.now_ns() + kGraceNs);
   look_timer_.clear();
-  snapshot_timer_.clear();
-  heartbeat_timer_.clear();
-  cut_timer_.clear();
+  snapshots_.stop();
+  protection_.stop();
+  written_sets_.stop();
   carry_out(core_.stop());
 }
 
 void Agent::idle() {
   processes_.sweep();
-  offer_when_shown();
+  checkpoints_.idle();
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
   outputs_.finish(!stopping_);
-  heartbeat_timer_.clear();
+  protection_.stop();
   report_unfired();
-  for (const std::uint32_t r : plan_.local) count_exposed(r);
-  Totals totals = totals_;
-  totals.journal_peak_bytes = std::max(totals.journal_peak_bytes, segment_.backed_bytes());
-  for (const std::uint32_t r : plan_.local) {
-    const auto* control = engine::control_of(segment_.base(), r);
-    totals.snapshot_cost_ns = std::max(totals.snapshot_cost_ns,
-                                       control->snapshots_cost_ns.load(std::memory_order_relaxed));
+  Totals totals = protection_.totals();
+  totals.journal_peak_bytes = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  totals.snapshot_cost_ns = snapshots_.highest_cost_ns();
+  reporter_.happened(0, Event::AllOver{plan_.host, totals});
+}
+
+void Agent::report_unfired() {
+  const engine::SegmentHeader* header = segment_.header();
+  for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {
+    if (header->fault[i].fired.load() != 0) continue;
+    const std::uint32_t rank = header->fault[i].rank;
+    reporter_.happened(rank,
+                       Event::Unfired{to_text(plan_.options.kills[i]), segment_.position(rank)});
   }
-  happened(0, Event::AllOver{plan_.host, totals});
 }
-
-// --- The core
-
-void Agent::feed(const AgentEvent& event) {
-  loop_.post([this, event] { carry_out(core_.step(event)); });
-}
-
-void Agent::feed(std::uint32_t rank, decltype(AgentEvent::what) what) {
-  feed({rank, loop_.now_ns(), std::move(what)});
-}
-
-void Agent::act(std::uint32_t rank, const AgentAction::Refuse& a) {
-  connections_.refuse(a.connection, rank, a.why);
-}
-
-void Agent::act(std::uint32_t rank, const AgentAction::Terminate&) { processes_.terminate(rank); }
-
-void Agent::act(std::uint32_t rank, const AgentAction::KillTree&) { processes_.kill_tree(rank); }
-
-void Agent::act(std::uint32_t rank, const AgentAction::AwaitOutput&) { outputs_.await_end(rank); }
-
-void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
-  outputs_.drain(rank);
-  if (rank == 0) input_.close();
-  connections_.close_all(rank);
-  processes_.clear(rank);
-}
-
-void Agent::act(std::uint32_t rank, const AgentAction::PublishDeath&) {
-  engine::publish_death(segment_.base(), rank);
-}
-
-void Agent::act(std::uint32_t, const AgentAction::RingAll&) { segment_.ring_all(); }
-
-void Agent::act(std::uint32_t rank, const AgentAction::Admit&) {
-  engine::admit(segment_.base(), rank, incarnations_[rank]);
-}
-
-// Returns whether a replay of the rank, from its newest image or from main, would include MPI calls
-// of several threads. The order of such calls is not recorded.
-bool Agent::would_replay_threads(std::uint32_t rank) const {
-  const engine::RankControl* control = engine::control_of(segment_.base(), rank);
-  return control->kept_image.load() < control->several_threads_before.load();
-}
-
-void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& a) {
-  Event::Ended ended = {a.cause, segment_.position(rank), {}, {}};
-  ended.cause.peak_bytes = processes_.peak_bytes(rank);
-  if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {
-    ended.cause.oom = take_oom_kill(processes_.images_being_killed());
-  }
-  FaultReport fault = std::exchange(faults_[rank], {});
-  if (a.cause.same_as({Cause::Kind::kSignal, fault.signal})) {
-    reporter_.fault_modules(rank, fault);
-    ended.fault = std::move(fault.fault);
-  }
-  // Deaths that were reported before, and are not published yet, have none of their own so far.
-  if (!journal::has_epochs(segment_.base())) {
-    ended.why_final =
-        "the job has reached the largest number of deaths that Rejoin supports, so it ends";
-  }
-  if (would_replay_threads(rank)) {
-    ended.why_final =
-        "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
-        "recorded, so the job ends (docs/fault-model.md)";
-  }
-  reporter_.happened({a.at_ns, rank, std::move(ended)});
-}
-
-// Returns whether the OOM killer killed a process, according to the kernel's count of its kills. It
-// kills images first; `others`: kills of processes that this function was not yet called for.
-bool Agent::take_oom_kill(std::uint64_t others) {
-  const bool taken = out_of_memory_kills() > oom_kills_seen_ + others;
-  if (taken) ++oom_kills_seen_;
-  return taken;
-}
-
-// --- At the end, and where
 
 void Agent::finish() {
   Report finished;
-  if (checkpoints_) {
-    checkpoints_->finish();
-    tell_checkpoint_news();
-  }
-  if (sets_) {
-    if (checkpoints_->has_written()) sets_->remove_all();  // no rank is restored any more
-    sets_->finish();
-  }
+  checkpoints_.finish();
+  written_sets_.finish();
   if (plan_.options.keep) keep_journal(*finished.mutable_finished());
-  while (!standing_.empty()) read_standing(standing_.begin()->first);
+  positions_.finish();
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
   finished.mutable_finished();
@@ -310,10 +172,9 @@ void Agent::finish() {
 }
 
 void Agent::keep_journal(Report::Finished& finished) {
-  char name[64];
-  snprintf(name, sizeof name, "rejoin-%016llx.journal", static_cast<unsigned long long>(plan_.job));
   const std::string& directory = plan_.options.journal_directory;
-  const std::string path = (directory.empty() ? "." : directory) + "/" + name;
+  const std::string path =
+      (directory.empty() ? "." : directory) + "/rejoin-" + hex_text(plan_.job) + ".journal";
   guardian_->unlink_on_death(path);
   const auto kept = segment_.keep(path, interrupted);
   guardian_->unlink_on_death("");
@@ -323,85 +184,239 @@ void Agent::keep_journal(Report::Finished& finished) {
                                : kept.error().text);
 }
 
-std::string Agent::where(std::uint32_t rank) {
-  const Position p = segment_.position(rank);
-  std::string text = to_text(p);
-  const auto describe = [this](std::uint32_t r, std::uint32_t index, std::uint64_t place) {
-    const engine::ModuleEntry* module = segment_.module(r, index);
-    return module == nullptr ? std::string("an unknown place")
-                             : symbolizer_.describe(*module, place);
+// --- Actions
+
+void Agent::act(std::uint32_t rank, const Do::Welcome& a) {
+  auto process = connections_.welcome(a.connection, rank, core_.incarnation(rank),
+                                      segment_.descriptor(), processes_.standard(rank));
+  if (!process) return;
+  processes_.registered(rank, process->pid, std::move(process->process));
+  reporter_.happened(rank, Event::Registered{process->pid});
+}
+
+void Agent::act(std::uint32_t rank, const Do::Drain&) {
+  outputs_.drain(rank);
+  if (rank == 0) input_.close();
+  connections_.close_all(rank);
+  processes_.clear(rank);
+}
+
+void Agent::act(std::uint32_t rank, const Do::Read&) {
+  outputs_.read_all(rank);
+  connections_.close_all(rank);
+  processes_.clear(rank);
+}
+
+void Agent::act(std::uint32_t rank, const Do::Keep& a) {
+  processes_.add_image(rank, static_cast<pid_t>(a.pid));
+  outputs_.keep(rank, a.number | wire::kMarkOfImage);
+  if (rank == 0) input_.keep(a.number | wire::kMarkOfImage);
+  snapshots_.keep(rank, a);
+  protection_.image_kept(rank);
+  written_sets_.remove_superseded();
+  segment_.give_notice();
+}
+
+void Agent::act(std::uint32_t rank, const Do::Adopt& a) {
+  processes_.adopt_clone(rank, static_cast<pid_t>(a.pid));
+  reporter_.happened(rank, Event::Started{a.pid});
+}
+
+void Agent::act(std::uint32_t rank, const Do::Move& a) {
+  connections_.keep(a.keeper, rank);
+  processes_.move(rank, static_cast<pid_t>(a.pid));
+}
+
+void Agent::act(std::uint32_t rank, const Do::Release& a) {
+  processes_.release_keeper(rank);
+  connections_.release(a.keeper, rank, a.cause.value);
+}
+
+void Agent::act(std::uint32_t rank, const Do::EndKeeper& a) {
+  processes_.release_keeper(rank);
+  connections_.close(a.keeper);
+}
+
+// --- Events
+
+void Agent::feed(const AgentEvent& event) {
+  loop_.post([this, event] { carry_out(core_.step(event)); });
+}
+
+void Agent::feed(std::uint32_t rank, decltype(AgentEvent::what) what) {
+  feed({rank, loop_.now_ns(), std::move(what)});
+}
+
+RankOutputs::Calls Agent::output_calls() {
+  RankOutputs::Calls calls;
+  calls.show = [this](int stream, std::string bytes) {
+    Report shown;
+    shown.mutable_output()->set_stream(static_cast<std::uint32_t>(stream));
+    shown.mutable_output()->set_bytes(std::move(bytes));
+    reporter_.send(std::move(shown));
   };
-  if (!p.site.empty()) text += " at " + expand_sites(p.site, describe);
-  const bool between_two = p.ordinal > 0 && p.context == 0;  // in no operation of a communicator
-  const std::string what = between_two && p.inside ? segment_.waits_for(rank) : "";
-  if (!what.empty()) text += ", waits for " + what;
-  if (p.ordinal > 0 && !between_two) {
-    text += ", seq " + std::to_string(p.sequence) + " of " + communicator_text(p.context, rank);
-  }
-  if (incarnations_[rank] > 0) {
-    text += ", incarnation " + std::to_string(incarnations_[rank]);
-    text += p.live ? "" : ", catching up";
-  }
-  return text;
+  // A shell may print about its program's death before ftrun kills the shell.
+  calls.is_late = [this](std::uint32_t rank) {
+    if (processes_.killed(rank) || processes_.keeper_is_dead(rank)) return true;
+    const auto* control = segment_.control(rank);
+    const bool orderly = control->initialized.load(std::memory_order_relaxed) == 2;
+    return !orderly && processes_.program_is_dead(rank);
+  };
+  calls.ended = [this](std::uint32_t rank) { feed(rank, AgentEvent::OutputEnded{}); };
+  calls.differs = [this](std::uint32_t rank, int stream) {
+    reporter_.notice(rank, std::string("its replay wrote other bytes to ") + kStreamNames[stream] +
+                               " than the first execution; they are discarded");
+  };
+  calls.lost = [this](std::uint32_t rank, int error) {
+    reporter_.notice(
+        rank, "--output-filename: the output of ranks is no longer written: " + error_text(error));
+  };
+  return calls;
 }
 
-// A child finds out, because it takes seconds, and sends the report as bytes.
-void Agent::report_where_all_stand(bool wait_for_it) {
-  StoodOnHost found;
-  found.images = plan_.options.snapshots.on();
-  for (const std::uint32_t r : plan_.local) {
-    Stood& s = found.ranks.emplace_back();
-    s.rank = r;
-    s.pid = processes_.pid_of(r);
-    s.where = where(r);
-    s.over = newest_snapshot_[r].over;
-    if (core_.has_image(r)) s.image_age_ns = loop_.now_ns() - newest_snapshot_[r].at_ns;
-  }
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return reporter_.send(to_report(found));
-  Descriptor ours(ends[0]), theirs(ends[1]);
-  pid_t child;
-  {
-    const Symbolizer::Turn turn;
-    child = fork();
-  }
-  if (child < 0) return reporter_.send(to_report(found));
-  if (child == 0) {
-    sigprocmask(SIG_SETMASK, &settings_.signals, nullptr);
-    find_stacks(found, [this](std::uint32_t rank) { return where(rank); });
-    const std::string bytes = to_report(found).SerializeAsString();
-    write_all(theirs.get(), bytes.data(), bytes.size());
-    _exit(0);
-  }
-  processes_.add_helper(child);
-  const int fd = ours.get();
-  standing_[fd].pipe = std::move(ours);
-  theirs.reset();
-  if (wait_for_it) {
-    while (read_standing(fd)) {
+Processes::Calls Agent::process_calls() {
+  Processes::Calls calls;
+  calls.feed = [this](const AgentEvent& event) {
+    if (const auto* image = std::get_if<AgentEvent::ImageEnded>(&event.what)) {
+      written_sets_.image_ended(static_cast<pid_t>(image->pid), image->cause);
     }
-    return;
-  }
-  standing_[fd].watch =
-      Loop::Watch(loop_, fd, EPOLLIN, [this, fd](std::uint32_t) { read_standing(fd); });
+    feed(event);
+  };
+  calls.writer_ended = [this](pid_t pid, const Cause& cause) {
+    if (cause.kind == Cause::Kind::kSignal && cause.value == SIGKILL) ends_.take_oom_kill();
+    written_sets_.writer_ended(pid, cause);
+  };
+  calls.before_end = std::bind_front(&Connections::read_all, &connections_);
+  calls.registered_ended = std::bind_front(&Agent::on_registered_ended, this);
+  calls.stranger_ended = std::bind_front(&Agent::on_stranger_ended, this);
+  calls.helper_ended = [this](pid_t pid) {
+    if (pid != guardian_->pid()) return;
+    guardian_->lost();
+    reporter_.tell("the guardian of this job (process " + std::to_string(pid) +
+                   ") has ended; the job goes on, but if ftrun is killed now, processes that left "
+                   "their rank's process group are not killed");
+  };
+  calls.keeper_ended = [this](std::uint32_t rank) {
+    const std::optional<Cause> cause = processes_.take_keeper_end(rank);
+    if (cause) feed(rank, AgentEvent::KeeperEnded{*cause});
+  };
+  calls.image_killed = [this](std::optional<std::uint32_t> rank) {
+    if (ends_.take_oom_kill() && rank) snapshots_.image_killed(*rank);
+  };
+  return calls;
 }
 
-// Returns whether more may come.
-bool Agent::read_standing(int fd) {
-  Standing& standing = standing_.at(fd);
-  char buffer[16 * 1024];
-  const ssize_t n = read(fd, buffer, sizeof buffer);
-  if (n < 0 && errno == EINTR) return true;
-  if (n > 0) {
-    standing.report.append(buffer, static_cast<std::size_t>(n));
-    return true;
+Connections::Calls Agent::connection_calls() {
+  Connections::Calls calls;
+  calls.asks = std::bind_front(&Agent::on_registration, this);
+  calls.image_says = std::bind_front(&Agent::on_image_message, this);
+  calls.foreign = [this](std::uint32_t rank, const std::string& soname) {
+    reporter_.happened(rank, Event::ForeignMpi{soname});
+  };
+  calls.says = std::bind_front(&RankMessages::read, &messages_);
+  return calls;
+}
+
+RankMessages::Calls Agent::message_calls() {
+  RankMessages::Calls calls;
+  calls.feed = [this](const AgentEvent& event) { feed(event); };
+  calls.report = [this](Event said) {
+    // The process knows only which checkpoint it has loaded.
+    const auto complete = [&](RecoveryPoint& from) {
+      if (from.kind == RecoveryPoint::Kind::kMain) from = starts_.from(said.rank);
+    };
+    if (auto* live = std::get_if<Event::Live>(&said.what)) complete(live->from);
+    if (auto* finalized = std::get_if<Event::Finalized>(&said.what)) {
+      protection_.finalized(said.rank);
+      complete(finalized->from);
+    }
+    reporter_.happened(said);
+  };
+  calls.log = std::bind_front(&Reporter::log_line, &reporter_);
+  calls.snapshot_due = std::bind_front(&SnapshotDriver::journal_grown, &snapshots_);
+  calls.not_frozen = [this](std::uint32_t rank, const Message& message) {
+    feed(rank, AgentEvent::NotFrozen{message.value});
+    snapshots_.not_frozen(rank, message);
+  };
+  calls.fault = std::bind_front(&EndReports::signalled, &ends_);
+  calls.input_mark = std::bind_front(&RankInput::mark, &input_);
+  calls.committed = [this](std::uint64_t version, bool kept) {
+    if (kept) checkpoints_.offer(version);
+    reporter_.happened(0, Event::Committed{version});
+  };
+  return calls;
+}
+
+void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const Message& first) {
+  // The messages and the end of the rank's previous process came earlier: handle them first.
+  on_registered_ended(rank);
+  const std::uint32_t incarnation = first.incarnation;
+  switch (first.type) {
+    case MessageType::kWoken: {
+      std::string why = text_of(first).substr(wire::kSecretBytes);
+      if (why.empty()) return feed(rank, AgentEvent::Woken{pid, connection, incarnation});
+      return feed(rank, AgentEvent::Useless{pid, connection, incarnation, std::move(why)});
+    }
+    case MessageType::kMoves: {
+      processes_.expect_clone(rank);
+      const auto from = static_cast<std::int64_t>(first.value);
+      return feed(rank, AgentEvent::Moves{pid, connection, incarnation, from});
+    }
+    case MessageType::kImage: {
+      // The first image decides that ranks return to images, unless a checkpoint has decided.
+      auto now = engine::Return::kUndecided;
+      auto& word = segment_.header()->goes_back_to;
+      word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
+      if (word.load() == engine::Return::kVersions) {
+        return connections_.refuse(connection, rank, "ranks of this job go on from checkpoints");
+      }
+      return feed(rank, AgentEvent::ImageRegisters{pid, connection, first.value, incarnation});
+    }
+    default:
+      feed(rank, AgentEvent::Registers{pid, connection});
   }
-  Report report;
-  const bool whole = report.ParseFromString(standing.report) && report.has_standing();
-  if (!whole) report.mutable_standing();  // the child was killed
-  standing_.erase(fd);
-  reporter_.send(std::move(report));
-  return false;
+}
+
+void Agent::on_registered_ended(std::uint32_t rank) {
+  if (!processes_.program_is_dead(rank)) return;
+  connections_.read_all(rank);
+  const std::optional<Cause> cause = processes_.take_registered_end(rank);
+  if (!cause) return;
+  feed(rank, AgentEvent::RegisteredEnded{*cause});
+  // If that was no death, the parent process continues, and its output is shown.
+  loop_.post([this, rank] {
+    if (!processes_.killed(rank)) outputs_.show_late(rank);
+  });
+}
+
+// Finds the rank of an image that ended before it registered, by the pid in the rank's control
+// words. The pid cannot belong to another process yet, because the image is reaped later.
+void Agent::on_stranger_ended(pid_t pid) {
+  for (const std::uint32_t r : plan_.local) {
+    const auto* control = segment_.control(r);
+    const std::uint64_t number = control->image_number.load(std::memory_order_acquire);
+    if (number == 0 || control->image_pid.load(std::memory_order_relaxed) != pid) continue;
+    feed(r, AgentEvent::ImageEnded{pid, number, {}});
+  }
+}
+
+void Agent::on_image_message(std::uint32_t rank, const Message& message) {
+  if (message.type == MessageType::kWriting) return written_sets_.writing(rank, message);
+  if (message.type == MessageType::kNotWritten) return written_sets_.not_written(rank, message);
+  if (message.type == MessageType::kSignalled && !stopping_) {
+    processes_.signal_rank(rank, message.code);
+  }
+  if (message.type != MessageType::kForked) return;
+  feed(rank, AgentEvent::Forked{static_cast<std::int64_t>(message.value), message.incarnation});
+}
+
+void Agent::look_around() {
+  look_timer_.set(loop_.now_ns() + kLookEveryNs);
+  journal_peak_bytes_ = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  starts_.look_at_wakes();
+  snapshots_.look_for_checkpoints();
+  starts_.look_at_replays();
+  if (standstill_.look()) look_timer_.clear();
 }
 
 }  // namespace rejoin::launcher

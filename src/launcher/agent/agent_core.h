@@ -170,6 +170,8 @@ class AgentCore {
   bool has_wrapper(std::uint32_t rank) const { return ranks_.at(rank).wrapper.pid != 0; }
   bool dying(std::uint32_t rank) const { return ranks_.at(rank).state == State::kDying; }
   std::int64_t child(std::uint32_t rank) const { return ranks_.at(rank).child; }
+  // The number of the rank's newest incarnation.
+  std::uint32_t incarnation(std::uint32_t rank) const { return ranks_.at(rank).incarnation; }
   // 0: no process has registered.
   std::int64_t registered(std::uint32_t rank) const { return ranks_.at(rank).registered; }
 

@@ -92,53 +92,50 @@ bool Connections::on_first_message(int id, Connection& connection, const Message
   return true;
 }
 
+Connections::Connection* Connections::send(int connection, MessageType type, std::uint32_t rank,
+                                           std::uint32_t number, std::string_view text,
+                                           const wire::Descriptors& with, std::int32_t code) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return nullptr;
+  send_message(found->second.caller.socket.get(), type, rank, number, text, with, code);
+  return &found->second;
+}
+
 std::optional<Caller> Connections::welcome(int connection, std::uint32_t rank,
                                            std::uint32_t incarnation, int segment,
                                            const std::string& text) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return {};
-  Caller& caller = found->second.caller;
-  found->second.welcome = true;
-  send_message(caller.socket.get(), MessageType::kWelcome, rank, incarnation, text, {1, {segment}});
+  Connection* of = send(connection, MessageType::kWelcome, rank, incarnation, text, {1, {segment}});
+  if (of == nullptr) return {};
+  of->welcome = true;
   Caller process;
-  process.pid = caller.pid;
-  process.process = std::move(caller.process);
+  process.pid = of->caller.pid;
+  process.process = std::move(of->caller.process);
   return process;
 }
 
 void Connections::refuse(int connection, std::uint32_t rank, const std::string& why) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return;
-  send_message(found->second.caller.socket.get(), MessageType::kRefused, rank, 0, why);
-  connections_.erase(found);
+  send(connection, MessageType::kRefused, rank, 0, why);
+  close(connection);
 }
 
 void Connections::keep(int connection, std::uint32_t rank) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return;
-  found->second.image = true;
-  found->second.welcome = false;
-  send_message(found->second.caller.socket.get(), MessageType::kStay, rank, 0);
+  Connection* of = send(connection, MessageType::kStay, rank);
+  if (of == nullptr) return;
+  of->image = true;
+  of->welcome = false;
 }
 
 void Connections::release(int connection, std::uint32_t rank, int code) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return;  // its end will be seen
-  send_message(found->second.caller.socket.get(), MessageType::kEnd, rank, 0, "", {}, code);
+  send(connection, MessageType::kEnd, rank, 0, {}, {}, code);
 }
 
 void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarnation,
                        const int pipes[3]) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return;  // its end will be seen
-  send_message(found->second.caller.socket.get(), MessageType::kWake, rank, incarnation, "",
-               {3, {pipes[0], pipes[1], pipes[2]}});
+  send(connection, MessageType::kWake, rank, incarnation, {}, {3, {pipes[0], pipes[1], pipes[2]}});
 }
 
 void Connections::write(int connection, std::uint32_t rank, std::uint32_t set, int file) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return;  // its end will be seen
-  send_message(found->second.caller.socket.get(), MessageType::kWrite, rank, set, "", {1, {file}});
+  send(connection, MessageType::kWrite, rank, set, {}, {1, {file}});
 }
 
 void Connections::read_all(std::uint32_t rank) {

@@ -62,6 +62,10 @@ class Connections {
     bool image = false;  // an image of the rank, or its keeper
   };
 
+  // Sends a message. Returns nullptr if the connection has closed: its end will be seen.
+  Connection* send(int connection, wire::MessageType type, std::uint32_t rank,
+                   std::uint32_t number = 0, std::string_view text = {},
+                   const wire::Descriptors& with = {}, std::int32_t code = 0);
   void accept_all();
   void read_of(std::uint32_t rank);  // reads the rank's connections, but no new ones
   void read(int id);

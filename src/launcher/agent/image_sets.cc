@@ -36,10 +36,7 @@ NumberedEntries sets_of(const std::string& directory) {
 }
 
 std::string sum_text(std::string_view bytes) {
-  char text[kSumDigits + 1];
-  snprintf(text, sizeof text, "%016llx",
-           static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
-  return text;
+  return hex_text(XXH3_64bits(bytes.data(), bytes.size()));
 }
 
 std::string json_of(const ImageSet& set) {
@@ -207,6 +204,12 @@ void step_back() {
 }
 
 }  // namespace
+
+std::map<std::uint32_t, std::uint64_t> ImageSet::numbers_of(const LocalRanks& ranks) const {
+  std::map<std::uint32_t, std::uint64_t> numbers;
+  for (const std::uint32_t rank : ranks) numbers[rank] = images[rank].number;
+  return numbers;
+}
 
 std::string ImageSet::path_of_image(std::uint32_t rank) const {
   return path + "/image-" + std::to_string(rank);

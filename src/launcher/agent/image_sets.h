@@ -63,6 +63,8 @@ struct ImageSet {
   bool input_begun = false;            // some of it had
 
   std::string path_of_image(std::uint32_t rank) const;
+  // The numbers of these ranks' images.
+  std::map<std::uint32_t, std::uint64_t> numbers_of(const LocalRanks& ranks) const;
   std::string path_of_journal() const { return path + "/journal"; }
   Result<std::string> input() const;
 };

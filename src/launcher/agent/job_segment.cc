@@ -284,9 +284,14 @@ JobSegment::~JobSegment() {
 std::uint32_t JobSegment::next_incarnation() const {
   std::uint32_t next = 0;
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
-    next = std::max(next, engine::control_of(base_, r)->incarnation.load() + 1);
+    next = std::max(next, control(r)->incarnation.load() + 1);
   }
   return next;
+}
+
+bool JobSegment::would_replay_threads(std::uint32_t rank) const {
+  const engine::RankControl* c = control(rank);
+  return c->kept_image.load() < c->several_threads_before.load();
 }
 
 std::vector<SegmentPiece> JobSegment::populated() const {
@@ -311,15 +316,14 @@ SegmentCopy JobSegment::copy() const {
 }
 
 void JobSegment::ring(std::uint32_t rank) const {
-  auto& bell = engine::control_of(base_, rank)->bell;
+  auto& bell = control(rank)->bell;
   bell.store(journal::kAgentStores, journal::Step::kSame, 1, std::memory_order_seq_cst);
   syscall(SYS_futex, bell.address(), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void JobSegment::set_output_mark(std::uint32_t rank, std::uint64_t value) const {
-  engine::control_of(base_, rank)
-      ->output_mark.store(journal::kAgentStores, journal::Step::kSame, value,
-                          std::memory_order_seq_cst);
+  control(rank)->output_mark.store(journal::kAgentStores, journal::Step::kSame, value,
+                                   std::memory_order_seq_cst);
   ring(rank);
 }
 
@@ -331,7 +335,7 @@ void JobSegment::ring_all() const {
 
 Position JobSegment::position(std::uint32_t rank) const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  const engine::RankControl* c = engine::control_of(base_, rank);
+  const engine::RankControl* c = control(rank);
   Position p;
   p.ordinal = c->ordinal.load(std::memory_order_acquire);
   p.live = c->live_since.load(kRelaxed) != 0;
@@ -360,15 +364,14 @@ void JobSegment::give_notice() const {
 std::uint64_t JobSegment::backed_bytes() const {
   std::uint64_t all = 0;
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
-    all += engine::control_of(base_, r)->backed_bytes.load(std::memory_order_relaxed);
+    all += control(r)->backed_bytes.load(std::memory_order_relaxed);
   }
   return all;
 }
 
 std::string JobSegment::waits_for(std::uint32_t rank) const {
   using engine::Waiting;
-  const std::uint64_t word =
-      engine::control_of(base_, rank)->waits_for.load(std::memory_order_relaxed);
+  const std::uint64_t word = control(rank)->waits_for.load(std::memory_order_relaxed);
   const std::uint32_t peer = Waiting::rank(word), tag = Waiting::tag(word);
   const std::string tagged =
       tag == Waiting::kAnyTag ? " with any tag" : " with tag " + std::to_string(tag);

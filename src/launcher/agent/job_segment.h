@@ -85,6 +85,7 @@ class JobSegment {
   int descriptor() const { return file_.get(); }
   std::byte* base() const { return base_; }
   engine::SegmentHeader* header() const { return engine::header_of(base_); }
+  engine::RankControl* control(std::uint32_t rank) const { return engine::control_of(base_, rank); }
 
   // Returns an incarnation number that no rank has used.
   std::uint32_t next_incarnation() const;
@@ -107,6 +108,9 @@ class JobSegment {
   // What a rank waits for inside a point-to-point operation: "a message from rank 3 with tag 7".
   // Empty: not known.
   std::string waits_for(std::uint32_t rank) const;
+  // Returns whether a replay of the rank, from its newest image or from main, would include MPI
+  // calls of several threads. The order of such calls is not recorded.
+  bool would_replay_threads(std::uint32_t rank) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
   const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 

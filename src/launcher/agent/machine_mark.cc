@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <sstream>
 
 #include "launcher/base/file.h"
+#include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -119,10 +119,7 @@ MachineMark machine_mark() {
     if (line.find("[vdso]") == std::string::npos) continue;
     XXH3_64bits_update(&state, reinterpret_cast<const void*>(from), bytes);
   }
-  char text[24];
-  snprintf(text, sizeof text, "%016llx",
-           static_cast<unsigned long long>(XXH3_64bits_digest(&state)));
-  mark.vdso = text;
+  mark.vdso = hex_text(XXH3_64bits_digest(&state));
   return mark;
 }
 

@@ -336,6 +336,8 @@ void Processes::move(std::uint32_t rank, pid_t clone) {
   w = {};
   w.pid = ranks_[rank].child;
   w.keeper = ranks_[rank].registered.pid;
+  // A descriptor has one watch at most.
+  ranks_[rank].registered.watch.reset();
   w.keeper_process = std::move(ranks_[rank].registered.process);
   w.keeper_watch = Loop::Watch(loop_, w.keeper_process.get(), EPOLLIN,
                                [this, rank](std::uint32_t) { calls_.keeper_ended(rank); });

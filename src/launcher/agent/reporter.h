@@ -8,21 +8,30 @@
 
 #include "launcher/agent/fault_report.h"
 #include "launcher/agent/job_segment.h"
+#include "launcher/base/loop.h"
 #include "launcher/orders/orders.h"
 
 namespace rejoin::launcher {
 
 class Reporter {
  public:
-  // `segment` outlives it.
-  Reporter(const JobSegment& segment, std::uint32_t host, SendReport send)
-      : segment_(segment), host_(host), send_(std::move(send)) {}
+  // `loop` and `segment` outlive it.
+  Reporter(const Loop& loop, const JobSegment& segment, std::uint32_t host, SendReport send)
+      : loop_(loop), segment_(segment), host_(host), send_(std::move(send)) {}
 
   void send(Report report) const {
     report.set_host(host_);
     send_(std::move(report));
   }
   void happened(const Event& event);
+  // Reports an event of this moment.
+  void happened(std::uint32_t rank, decltype(Event::what) what) {
+    happened({loop_.now_ns(), rank, std::move(what)});
+  }
+  // Reports a message about the rank for the user.
+  void notice(std::uint32_t rank, std::string text) {
+    happened(rank, Event::Notice{std::move(text), 0});
+  }
   // Sends the modules to which the sites of `fault` refer. To be called before the event that
   // contains the fault.
   void fault_modules(std::uint32_t rank, const FaultReport& fault) const;
@@ -44,6 +53,7 @@ class Reporter {
   void modules(const std::string& text);
   void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;
 
+  const Loop& loop_;
   const JobSegment& segment_;
   const std::uint32_t host_;  // of the agent
   const SendReport send_;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <ctime>
 #include <optional>
 #include <sstream>
 
@@ -144,9 +145,22 @@ std::string size_text(std::uint64_t bytes) {
 std::string communicator_text(std::uint64_t context, std::uint32_t rank) {
   if (context == engine::world_context()) return "MPI_COMM_WORLD";
   if (context == engine::self_context(rank)) return "MPI_COMM_SELF";
-  char text[40];
-  std::snprintf(text, sizeof text, "communicator %016llx",
-                static_cast<unsigned long long>(context));
+  return "communicator " + hex_text(context);
+}
+
+std::string hex_text(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string time_text(std::uint64_t wall_ns) {
+  const auto seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
+  std::tm parts = {};
+  char text[32] = "?";
+  if (localtime_r(&seconds, &parts) != nullptr) {
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  }
   return text;
 }
 

@@ -45,6 +45,10 @@ Result<std::uint64_t> parse_number(const std::string& option, const std::string&
 Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.
 std::string size_text(std::uint64_t bytes);
+// "0123456789abcdef": all 16 digits.
+std::string hex_text(std::uint64_t value);
+// "2026-11-24 03:15:00", in local time. `wall_ns`: since 1970.
+std::string time_text(std::uint64_t wall_ns);
 
 // Returns how many ranks "localhost:4" or "localhost,localhost" allow; 0: any number, as for
 // "localhost". Nothing: it is no list of hosts, or has a host other than the one called `own_name`.

@@ -39,148 +39,123 @@ constexpr const char* kFooter =
 constexpr const char* kMpirunGroup = "As under mpirun";
 
 void describe_mpirun_options(CLI::App& app, Raw& raw) {
-  const std::string group = kMpirunGroup;
+  app.option_defaults()->group(kMpirunGroup);
   RunOptions& o = raw.options;
-  app.add_flag("--tag-output", o.output.tagged, "begin each line of output with [RANK]<stdout>:")
-      ->group(group);
-  app.add_flag("--timestamp-output", o.output.timed, "begin each line with the time")->group(group);
+  app.add_flag("--tag-output", o.output.tagged, "begin each line of output with [RANK]<stdout>:");
+  app.add_flag("--timestamp-output", o.output.timed, "begin each line with the time");
   app.add_flag("--merge-stderr-to-stdout", o.output.merged,
-               "send standard error of ranks to standard output, too")
-      ->group(group);
+               "send standard error of ranks to standard output, too");
   app.add_option("--output-filename", raw.output_directory,
                  "write output also to DIR/rank.R/stdout and stderr, or\n"
                  "only to these files with DIR:nocopy")
-      ->type_name("DIR[:nocopy]")
-      ->group(group);
+      ->type_name("DIR[:nocopy]");
   app.add_option("--stdin", raw.standard_input,
                  "rank that reads ftrun's standard input: 0 (default),\n"
                  "or none")
-      ->type_name("RANK")
-      ->group(group);
+      ->type_name("RANK");
   app.add_option("--bind-to", raw.binding,
                  "hwthread, core, l1cache, l2cache, l3cache, numa,\n"
                  "socket, none or auto (default): one processor for each\n"
                  "rank if there are ranks for more than half of the\n"
                  "processors, else none")
-      ->type_name("WHAT")
-      ->group(group);
+      ->type_name("WHAT");
   app.add_flag("--report-bindings", o.report_bindings,
-               "print the processors on which each rank runs")
-      ->group(group);
+               "print the processors on which each rank runs");
   app.add_option("--cpu-set", raw.processors, "use only these processors, for example 0-3,6")
-      ->type_name("LIST")
-      ->group(group);
+      ->type_name("LIST");
   app.add_option("--timeout", raw.timeout,
                  "after this time, print the operation and stack of every\n"
                  "rank and end the job")
-      ->type_name("SECONDS")
-      ->group(group);
+      ->type_name("SECONDS");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
-               "MASTER_PORT for ranks, as torch.distributed reads them")
-      ->group(group);
-  app.add_flag("--oversubscribe", raw.ignored, "has no effect: always allowed")->group(group);
-  app.add_flag("--allow-run-as-root", raw.ignored, "has no effect: always allowed")->group(group);
+               "MASTER_PORT for ranks, as torch.distributed reads them");
+  app.add_flag("--oversubscribe", raw.ignored, "has no effect: always allowed");
+  app.add_flag("--allow-run-as-root", raw.ignored, "has no effect: always allowed");
 }
 
 void describe_snapshots(CLI::App& app, Raw& raw) {
-  const std::string snapshots = "Snapshots (docs/snapshots.md)";
+  app.option_defaults()->group("Snapshots (docs/snapshots.md)");
   app.add_option("--snapshots", raw.snapshots,
                  "when ranks make an image of their process, from which\n"
                  "they go on if they die: auto (default: at most once a\n"
                  "second and 1 % of the time), the number of seconds\n"
                  "between two images, or off")
-      ->type_name("WHEN")
-      ->group(snapshots);
+      ->type_name("WHEN");
   app.add_option("--snapshot-every", raw.snapshot_every,
                  "also make images when the journals of all ranks together\n"
                  "have grown by this much (default: 64M, at most a quarter\n"
                  "of --journal-limit)")
-      ->type_name("BYTES")
-      ->group(snapshots);
+      ->type_name("BYTES");
 }
 
 void describe_deaths(CLI::App& app, Raw& raw) {
-  const std::string deaths = "When a rank dies";
+  app.option_defaults()->group("When a rank dies");
   app.add_option("--max-restarts", raw.max_restarts,
                  "largest number of restarts of one rank (default: 4)")
-      ->type_name("N")
-      ->group(deaths);
-  app.add_flag("--no-restart", raw.no_restart, "end the job when a rank dies, as mpirun does")
-      ->group(deaths);
+      ->type_name("N");
+  app.add_flag("--no-restart", raw.no_restart, "end the job when a rank dies, as mpirun does");
   app.add_option("--on-divergence", raw.on_divergence,
                  "if a replay is found to differ from the first execution:\n"
                  "stop the job (default), or warn and go on with the\n"
                  "recorded results")
-      ->type_name("WHAT")
-      ->group(deaths);
+      ->type_name("WHAT");
   app.add_option("--libc-recording", raw.libc_recording,
                  "on (default) or off: record file checks, times, random\n"
                  "numbers and the place of appended output, and repeat\n"
                  "them after a restart")
-      ->type_name("WHAT")
-      ->group(deaths);
+      ->type_name("WHAT");
 }
 
 void describe_journal(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
-  const std::string journal = "Journal";
+  app.option_defaults()->group("Journal");
   app.add_option("--journal-dir", o.journal_directory,
                  "place the journal in a file in DIR instead of in memory")
-      ->type_name("DIR")
-      ->group(journal);
+      ->type_name("DIR");
   app.add_option("--journal-limit", raw.journal_limit,
                  "most memory for the journals of all ranks (512M, 8G;\n"
                  "default: half of what is free). When they are full, the\n"
                  "job goes on, but a death ends it")
-      ->type_name("BYTES")
-      ->group(journal);
+      ->type_name("BYTES");
   app.add_flag("--keep", o.keep,
                "write the journal to rejoin-JOB.journal at the end, in\n"
-               "--journal-dir or the working directory")
-      ->group(journal);
+               "--journal-dir or the working directory");
 }
 
 void describe_checkpoints(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
-  const std::string checkpoints = "Checkpoints (docs/checkpoints.md)";
+  app.option_defaults()->group("Checkpoints (docs/checkpoints.md)");
   app.add_option("--checkpoint-dir", o.checkpoint_directory,
                  "write the program's checkpoints to DIR, or images of\n"
                  "all ranks (docs/snapshots.md) if it makes none, so that\n"
                  "--resume can go on after the end of the whole job. The\n"
                  "newest two remain")
-      ->type_name("DIR")
-      ->group(checkpoints);
+      ->type_name("DIR");
   app.add_option("--checkpoint-every", raw.images_every,
                  "time between two sets of written images (default: 10)")
-      ->type_name("SECONDS")
-      ->group(checkpoints);
-  app.add_flag("--resume", o.resume, "go on from the newest state in --checkpoint-dir")
-      ->group(checkpoints);
+      ->type_name("SECONDS");
+  app.add_flag("--resume", o.resume, "go on from the newest state in --checkpoint-dir");
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
                  "most memory for a rank's results of marked operations,\n"
                  "which it gets again after a restart (default: 256M)")
-      ->type_name("BYTES")
-      ->group(checkpoints);
+      ->type_name("BYTES");
 }
 
 void describe_watching(CLI::App& app, Raw& raw) {
   RunOptions& o = raw.options;
-  const std::string watching = "Watching and testing";
+  app.option_defaults()->group("Watching and testing");
   app.add_option("--events", o.events_path, "write every change of state as a line of JSON")
-      ->type_name("FILE")
-      ->group(watching);
+      ->type_name("FILE");
   app.add_option("--heartbeat", raw.heartbeat,
                  "time between two lines of --events about the job's\n"
                  "protection (default: 10)")
-      ->type_name("SECONDS")
-      ->group(watching);
+      ->type_name("SECONDS");
   app.add_flag("--log-ops", o.log_ops,
                "print a line for every operation when it is complete:\n"
                "[RANK] OPERATION (FILE:LINE::FUNCTION#ELEMENTxCOUNT)\n"
                "finished version V, seq S, take T seconds; with\n"
-               "recovered instead of finished if it was replayed")
-      ->group(watching);
+               "recovered instead of finished if it was replayed");
   app.add_option("--kill", raw.kills,
                  "let a rank kill itself at a point, for tests: POINT is\n"
                  "the number of an MPI operation (from 1), init or\n"
@@ -190,56 +165,47 @@ void describe_watching(CLI::App& app, Raw& raw) {
                  "checkpoint), it is killed in its next operation. A kill\n"
                  "that did not happen is an error")
       ->type_name("RANK@POINT[#INCARNATION]")
-      ->allow_extra_args(false)
-      ->group(watching);
-  app.add_flag("--core-dumps", o.core_dumps, "let ranks write core dumps (this delays recovery)")
-      ->group(watching);
+      ->allow_extra_args(false);
+  app.add_flag("--core-dumps", o.core_dumps, "let ranks write core dumps (this delays recovery)");
   app.add_flag("-v,--verbose", o.verbose,
                "report when all ranks have images, and at the end what\n"
-               "these have cost")
-      ->group(watching);
-  app.add_flag("-q,--quiet", o.quiet, "do not report deaths and returns")->group(watching);
+               "these have cost");
+  app.add_flag("-q,--quiet", o.quiet, "do not report deaths and returns");
 }
 
 }  // namespace
 
 void describe_program(CLI::App& app, RawProgram& raw) {
+  app.option_defaults()->group(kMpirunGroup);
   app.add_option("-n,--np,--n", raw.ranks,
                  "number of ranks (default: SLURM_NTASKS, else the\n"
                  "processors)")
-      ->type_name("N")
-      ->group(kMpirunGroup);
+      ->type_name("N");
   app.add_option("--npernode", raw.on_each_host, "number of ranks on each host; there is one host")
-      ->type_name("N")
-      ->group(kMpirunGroup);
+      ->type_name("N");
   app.add_option("-H,--host", raw.hosts,
                  "host, and its number of ranks: localhost:4. No other\n"
                  "host is supported so far")
-      ->type_name("HOST[:N]")
-      ->group(kMpirunGroup);
+      ->type_name("HOST[:N]");
   app.add_option("--hostfile", raw.host_file,
                  "as --host, from a file with a host in each line, for\n"
                  "example localhost slots=4")
-      ->type_name("FILE")
-      ->group(kMpirunGroup);
+      ->type_name("FILE");
   app.add_option("-x", raw.exports,
                  "set an environment variable of the ranks; can be given\n"
                  "several times")
       ->type_name("VAR[=VALUE]")
-      ->allow_extra_args(false)
-      ->group(kMpirunGroup);
+      ->allow_extra_args(false);
   app.add_option("--wdir,--wd", raw.working_directory, "run the program in this directory")
-      ->type_name("DIR")
-      ->group(kMpirunGroup);
+      ->type_name("DIR");
   app.add_option("--cpus-per-rank", raw.processors_each,
                  "bind each rank to N processors; also -c together with\n"
                  "-n, and --map-by ...:pe=N")
-      ->type_name("N")
-      ->group(kMpirunGroup);
-  const std::string hidden;
-  app.add_option("--map-by", raw.mapping)->group(hidden);
-  app.add_option("--nodes", raw.nodes)->group(hidden);
-  app.add_option("-c", raw.c)->group(hidden);
+      ->type_name("N");
+  app.option_defaults()->group("");  // they are not in the help
+  app.add_option("--map-by", raw.mapping);
+  app.add_option("--nodes", raw.nodes);
+  app.add_option("-c", raw.c);
 }
 
 void describe_job(CLI::App& app, Raw& raw) {

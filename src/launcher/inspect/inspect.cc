@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -26,12 +25,6 @@ using Out = std::function<void(const std::string&)>;
 
 constexpr std::size_t kMostElements = 4;  // of a result that are printed
 
-std::string hexadecimal(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 std::string bytes_text(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -44,17 +37,6 @@ std::string bytes_text(std::string_view bytes) {
 
 std::string counted(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
-// "2026-11-24 03:15:00", in local time.
-std::string time_text(std::uint64_t wall_ns) {
-  const auto seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
-  std::tm parts = {};
-  char text[32] = "?";
-  if (localtime_r(&seconds, &parts) != nullptr) {
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-  }
-  return text;
 }
 
 // "images"
@@ -103,7 +85,7 @@ class TextPrinter : public JournalVisitor {
   explicit TextPrinter(const Out& out) : out_(out) {}
 
   void job(const JournalFacts& j) override {
-    out_("job " + hexadecimal(j.job) + ": " + counted(j.ranks, "rank") + ", " +
+    out_("job " + hex_text(j.job) + ": " + counted(j.ranks, "rank") + ", " +
          counted(j.deaths, "death") + ", journals of " + size_text(j.bytes) +
          (j.full ? ", at their limit" : "") +
          (j.started_wall_ns != 0 ? ", started " + time_text(j.started_wall_ns) : "") + "\n");
@@ -183,9 +165,9 @@ class JsonPrinter : public JournalVisitor {
   JsonPrinter(const Out& out, const std::string& path) : out_(out), path_(path) {}
 
   void job(const JournalFacts& j) override {
-    Json json = {
-        {"kind", "job"},    {"format", 2},        {"file", path_},    {"job", hexadecimal(j.job)},
-        {"ranks", j.ranks}, {"deaths", j.deaths}, {"bytes", j.bytes}, {"at_limit", j.full}};
+    Json json = {{"kind", "job"},          {"format", 2},       {"file", path_},
+                 {"job", hex_text(j.job)}, {"ranks", j.ranks},  {"deaths", j.deaths},
+                 {"bytes", j.bytes},       {"at_limit", j.full}};
     json["started"] = seconds(j.started_wall_ns);
     json["goes_back_to"] = word_for(j.goes_back_to);
     put(json);
@@ -211,7 +193,7 @@ class JsonPrinter : public JournalVisitor {
     put(json);
   }
   void communicator(const CommunicatorFacts& c) override {
-    Json json = {{"kind", "communicator"}, {"rank", c.rank}, {"context", hexadecimal(c.context)}};
+    Json json = {{"kind", "communicator"}, {"rank", c.rank}, {"context", hex_text(c.context)}};
     if (!c.name.empty()) json["name"] = c.name;
     json["member"] = c.member;
     json["members"] = c.members;
@@ -221,7 +203,7 @@ class JsonPrinter : public JournalVisitor {
   void operation(const CommunicatorFacts& c, const OperationFacts& o) override {
     Json json = {{"kind", "operation"},
                  {"rank", o.rank},
-                 {"context", hexadecimal(c.context)},
+                 {"context", hex_text(c.context)},
                  {"sequence", o.sequence},
                  {"operation", "MPI_" + o.name},
                  {"site", o.site},
@@ -243,13 +225,13 @@ class JsonPrinter : public JournalVisitor {
   void not_kept(const CommunicatorFacts& c, std::uint64_t sequence) override {
     put({{"kind", "not_kept"},
          {"rank", c.rank},
-         {"context", hexadecimal(c.context)},
+         {"context", hex_text(c.context)},
          {"before", sequence}});
   }
   void more(const CommunicatorFacts& c, std::uint64_t operations) override {
     put({{"kind", "more"},
          {"rank", c.rank},
-         {"context", hexadecimal(c.context)},
+         {"context", hex_text(c.context)},
          {"operations", operations}});
   }
   void channel(const ChannelFacts& c) override {

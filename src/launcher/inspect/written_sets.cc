@@ -24,23 +24,14 @@ std::string command_of(const CheckpointOwner& owner) {
   return one_line(command);
 }
 
-// "2026-11-24 03:15:00, 42 s ago"
-std::string time_text(std::int64_t cut_at_s) {
-  const auto seconds = static_cast<std::time_t>(cut_at_s);
-  std::tm parts = {};
-  char text[32] = "?";
-  if (localtime_r(&seconds, &parts) != nullptr) {
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-  }
-  return std::string(text) + ", " + std::to_string(std::time(nullptr) - seconds) + " s ago";
-}
-
 std::string text_of(const FoundImageSet& found) {
   const ImageSet& set = found.set;
   std::string text = one_line(set.path) + ": set " + std::to_string(set.number);
   if (found.file_faults.empty()) return text + " " + one_line(found.fault) + "\n";
   text += ", " + std::to_string(set.owner.ranks) + (set.owner.ranks == 1 ? " rank, " : " ranks, ") +
-          size_text(bytes_of(set)) + ", cut at " + time_text(set.cut_at_s) + "\n";
+          size_text(bytes_of(set)) + ", cut at " +
+          time_text(static_cast<std::uint64_t>(set.cut_at_s) * 1'000'000'000) + ", " +
+          std::to_string(std::time(nullptr) - set.cut_at_s) + " s ago\n";
   const auto row = [&text](std::string name, const std::string& value) {
     if (name.size() < 9) name.resize(9, ' ');
     text += "    " + name + " " + value + "\n";

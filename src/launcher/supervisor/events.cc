@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -14,13 +15,6 @@ double rounded_to_micro(double seconds) {
   return static_cast<double>(static_cast<std::int64_t>(seconds * 1e6 + 0.5)) / 1e6;
 }
 
-// Contexts are hashes of 64 bits: most readers of JSON would round them.
-std::string hexadecimal(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 std::string cause_text(const Cause& cause) {
   if (cause.kind != Cause::Kind::kSignal) return to_text(cause);
   const char* name = sigdescr_np(cause.value);
@@ -29,7 +23,8 @@ std::string cause_text(const Cause& cause) {
 
 Json to_json(const Position& p) {
   Json json;
-  json["context"] = hexadecimal(p.context);
+  // Contexts are hashes of 64 bits: most readers of JSON would round them.
+  json["context"] = hex_text(p.context);
   json["sequence"] = p.sequence;
   json["ordinal"] = p.ordinal;
   json["operation"] = p.operation;

@@ -47,17 +47,12 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
       signals_(open_signals()),
       input_retry_(loop, [this] { input_watch_.want(EPOLLIN); }),
       timeout_(loop, [this] { step(Event::Timeout{}); }),
-      stop_timer_(loop,
-                  [this] {
-                    Order stop;
-                    stop.mutable_stop();
-                    send_all(stop);
-                  }),
+      stop_timer_(loop, [this] { send_all([](Order& stop) { stop.mutable_stop(); }); }),
       terminal_(loop, {[this](int stream, bool hold) {
-                         Order held;
-                         held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
-                         held.mutable_hold()->set_hold(hold);
-                         send_all(held);
+                         send_all([&](Order& held) {
+                           held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
+                           held.mutable_hold()->set_hold(hold);
+                         });
                        },
                        [this](int error) {
                          const int code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
@@ -85,9 +80,7 @@ void Supervisor::start() {
   job.job = std::move(facts);
   log(job);
   for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) unfinished_.insert(host);
-  Order order;
-  order.mutable_start();
-  send_all(order);
+  send_all([](Order& order) { order.mutable_start(); });
 }
 
 int Supervisor::finish() {
@@ -175,7 +168,9 @@ void Supervisor::send(std::uint32_t host, Order order) {
   order_(std::move(order));
 }
 
-void Supervisor::send_all(const Order& order) {
+void Supervisor::send_all(const std::function<void(Order&)>& write) {
+  Order order;
+  write(order);
   for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) send(host, order);
 }
 
@@ -203,31 +198,23 @@ void Supervisor::act(const Action::Respawn& a) {
 }
 
 void Supervisor::act(const Action::LetRecycle&) {
-  Order order;
-  order.mutable_let_recycle();
-  send_all(order);
+  send_all([](Order& order) { order.mutable_let_recycle(); });
 }
 
 void Supervisor::act(const Action::Stop& a) {
   timeout_.clear();
   input_watch_.pause();
   if (a.patient) return stop_timer_.set(loop_.now_ns() + kPatienceNs);
-  Order order;
-  order.mutable_stop();
-  send_all(order);
+  send_all([](Order& order) { order.mutable_stop(); });
 }
 
 void Supervisor::act(const Action::KillNow&) {
-  Order order;
-  order.mutable_kill();
-  send_all(order);
+  send_all([](Order& order) { order.mutable_kill(); });
 }
 
 void Supervisor::act(const Action::ReportPositions&) {
   for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) unreported_.insert(host);
-  Order order;
-  order.set_where(true);
-  send_all(order);
+  send_all([](Order& order) { order.set_where(true); });
 }
 
 void Supervisor::act(const Action::News& a) {
@@ -245,9 +232,7 @@ void Supervisor::act(const Action::Log& a) { log(a.record); }
 void Supervisor::act(const Action::Finish& a) {
   exit_code_ = a.code;
   totals_ = a.totals;
-  Order order;
-  order.mutable_finish();
-  send_all(order);
+  send_all([](Order& order) { order.mutable_finish(); });
 }
 
 // --- Signals, and input
@@ -257,9 +242,7 @@ void Supervisor::on_signals() {
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGUSR1) {
-      Order order;
-      order.set_where(false);
-      send_all(order);
+      send_all([](Order& order) { order.set_where(false); });
     } else if (signal == SIGUSR2) {
       signal_ranks(SIGUSR2);
     } else if (signal == SIGTSTP) {
@@ -271,9 +254,7 @@ void Supervisor::on_signals() {
 }
 
 void Supervisor::signal_ranks(int signal) {
-  Order order;
-  order.set_signal(static_cast<std::uint32_t>(signal));
-  send_all(order);
+  send_all([signal](Order& order) { order.set_signal(static_cast<std::uint32_t>(signal)); });
 }
 
 void Supervisor::stop_and_continue() {

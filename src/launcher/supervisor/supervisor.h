@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,7 +59,8 @@ class Supervisor {
   void act(const Action::Log& action);
   void act(const Action::Finish& action);
   void send(std::uint32_t host, Order order);
-  void send_all(const Order& order);
+  // Sends an order that `write` writes to all hosts.
+  void send_all(const std::function<void(Order&)>& write);
   std::uint32_t host_of(std::uint32_t rank) const;
   void on_finished(std::uint32_t host, const Report::Finished& finished);
   void on_standing(std::uint32_t host, const Report::Standing& standing);

@@ -1,0 +1,151 @@
+#include "launcher/agent/snapshot_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "journal/snapshot_cost.h"
+#include "launcher/agent/agent_socket.h"
+
+namespace rejoin::launcher {
+
+void SnapshotDriver::start() {
+  started_ns_ = loop_.now_ns();
+  policy_.began(started_ns_);
+  set_timer();
+}
+
+void SnapshotDriver::stop() {
+  stopping_ = true;
+  timer_.clear();
+}
+
+void SnapshotDriver::want(std::uint32_t rank, const AgentAction::Want& a) {
+  segment_.control(rank)->snapshot_wanted.store(
+      journal::kAgentStores, journal::Step::kNotice,
+      a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
+  segment_.give_notice();
+}
+
+void SnapshotDriver::keep(std::uint32_t rank, const AgentAction::Keep& a) {
+  segment_.control(rank)->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number,
+                                           std::memory_order_seq_cst);
+  if (core_.all_made_at_checkpoint()) policy_.half_came();
+}
+
+void SnapshotDriver::ask() {
+  policy_.asked();
+  set_timer();
+}
+
+// --- When
+
+void SnapshotDriver::set_timer() {
+  const std::uint64_t due = policy_.due_ns();
+  if (due == SnapshotPolicy::kNever || stopping_) return;
+  timer_.set(due);
+}
+
+// Returns the cost of the rank's newest snapshot so far, or an estimate for its first one.
+std::uint64_t SnapshotDriver::newest_cost_ns(std::uint32_t rank) const {
+  const pid_t pid = processes_.pid_of(rank);
+  if (pid == 0) return 0;
+  const MemoryUse use = memory_use(pid);
+  const engine::RankControl& control = *segment_.control(rank);
+  const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
+  if (clone_ns == 0)
+    return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
+  // No page is copied twice, so the rank's anonymous pages are a bound.
+  const std::uint64_t copied = std::min(journal::pages_copied(control, use.faults), use.own_pages);
+  return clone_ns + copied * journal::page_copy_ns(control);
+}
+
+std::uint64_t SnapshotDriver::highest_cost_ns() const {
+  std::uint64_t highest_ns = 0;
+  for (const std::uint32_t r : plan_.local) {
+    const auto& cost_ns = segment_.control(r)->snapshots_cost_ns;
+    highest_ns = std::max(highest_ns, cost_ns.load(std::memory_order_relaxed));
+  }
+  return highest_ns;
+}
+
+void SnapshotDriver::look_for_checkpoints() {
+  const bool made = segment_.control(0)->prepared.load() > segment_.header()->first_version;
+  if (!made || std::exchange(makes_checkpoints_, true)) return;
+  policy_.checkpoints_made();
+  set_timer();
+}
+
+void SnapshotDriver::look() {
+  look_for_checkpoints();
+  report_cost();
+  std::uint64_t cost_ns = 0;
+  for (const std::uint32_t r : plan_.local) cost_ns = std::max(cost_ns, newest_cost_ns(r));
+  const engine::SegmentHeader* header = segment_.header();
+  cost_ns = SnapshotPolicy::job_cost_ns(cost_ns, plan_.ranks, header->cores);
+  const SnapshotRound round = policy_.look(loop_.now_ns(), cost_ns);
+  if (round == SnapshotRound::kNone) return set_timer();
+  if (segment_.recycles() || header->goes_back_to.load() == engine::Return::kVersions) {
+    driver_.carry_out(core_.end_images());
+    return;
+  }
+  driver_.carry_out(core_.want_snapshots(round));
+  set_timer();
+}
+
+// The policy considers the journals of all ranks.
+void SnapshotDriver::journal_grown(bool waits) {
+  std::uint64_t used = 0, backed = 0;
+  for (const std::uint32_t r : plan_.local) {
+    const engine::RankControl* control = segment_.control(r);
+    used += control->used_bytes.load(std::memory_order_relaxed);
+    backed += control->backed_bytes.load(std::memory_order_relaxed);
+  }
+  policy_.grown(used, backed, segment_.header()->journal_limit_bytes);
+  if (waits) policy_.waited_for();
+  set_timer();
+}
+
+// --- Reports
+
+// Reports once that the --snapshots period given by the user takes a large share of the ranks'
+// time. The period itself is never changed.
+void SnapshotDriver::report_cost() {
+  constexpr std::uint64_t kLeastNs = 2'000'000'000, kShare = 4;
+  const std::uint64_t lasted_ns = loop_.now_ns() - started_ns_;
+  const bool given = plan_.options.snapshots.when == SnapshotOptions::When::kPeriod;
+  if (!given || reported_cost_ || lasted_ns < kLeastNs) return;
+  for (const std::uint32_t r : plan_.local) {
+    const std::uint64_t cost_ns = segment_.control(r)->snapshots_cost_ns.load();
+    if (cost_ns * kShare < lasted_ns) continue;
+    reported_cost_ = true;
+    return reporter_.notice(r, "its snapshots take " + std::to_string(100 * cost_ns / lasted_ns) +
+                                   " % of its time, because --snapshots asks for one every " +
+                                   duration_text(plan_.options.snapshots.period_ns) +
+                                   "; with --snapshots auto they take at most 1 %");
+  }
+}
+
+void SnapshotDriver::image_killed(std::uint32_t rank) {
+  if (std::exchange(reported_kill_, true)) return;
+  reporter_.notice(rank,
+                   "the kernel has killed its snapshot because memory is short; until the next "
+                   "snapshot is made, a death of this rank ends the job (docs/snapshots.md)");
+}
+
+void SnapshotDriver::not_frozen(std::uint32_t rank, const wire::Message& message) {
+  const std::string reason = text_of(message);
+  if (reported_rank_[rank]) return;
+  reported_rank_[rank] = true;
+  if (!reported_reasons_.insert(reason).second) return;
+  const std::string& directory = plan_.options.checkpoint_directory;
+  reporter_.notice(rank,
+                   "no snapshot can be made of it now, because it " + reason +
+                       (plan_.ranks > 1 ? " (other ranks with this reason are not named)" : "") +
+                       "; until one is, it goes back to " +
+                       (core_.has_image(rank) ? "the last one" : "the start of the program") +
+                       " if it dies" +
+                       (plan_.writes_sets ? ", and no images are written to " + directory : "") +
+                       " (docs/snapshots.md)");
+}
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,93 @@
+// Makes sets of written images (image_sets.h), until a version of the job is in the directory. Each
+// set is begun when SetProgress permits it: the ranks are stopped while the journal is copied, and
+// their images then write themselves. Without --checkpoint-dir no set is made.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/checkpoint_offers.h"
+#include "launcher/agent/connections.h"
+#include "launcher/agent/host_plan.h"
+#include "launcher/agent/image_sets.h"
+#include "launcher/agent/job_segment.h"
+#include "launcher/agent/processes.h"
+#include "launcher/agent/reporter.h"
+#include "launcher/agent/set_progress.h"
+#include "launcher/base/loop.h"
+#include "launcher/output/rank_input.h"
+#include "wire/messages.h"
+
+namespace rejoin::launcher {
+
+class WrittenSetDriver {
+ public:
+  // All of them outlive it.
+  WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSegment& segment, AgentCore& core,
+                   Processes& processes, Connections& connections, const RankInput& input,
+                   const CheckpointOffers& checkpoints, Reporter& reporter);
+
+  // The first set is begun a period after start().
+  void start() { set_timer(); }
+  // Begins no more sets.
+  void stop();
+  // Ends the writing.
+  void finish();
+  // The newest set: that the job has resumed from, or has written.
+  const ImageSet& newest() const { return newest_; }
+
+  // An action of the core. An image that a set waits for is ended only after it has cloned itself.
+  void end_image(const AgentAction::EndImage& image);
+  // Messages from images (wire::MessageType::kWriting, kNotWritten).
+  void writing(std::uint32_t rank, const wire::Message& message);
+  void not_written(std::uint32_t rank, const wire::Message& message);
+  void image_ended(pid_t pid, const Cause& cause);
+  // A clone of an image that wrote it has ended.
+  void writer_ended(pid_t pid, const Cause& cause);
+  // To be called when a version may have been written, and when an image was kept. Removes all sets
+  // after a version was written, in the order given in checkpoint_files.h.
+  void remove_superseded();
+
+ private:
+  void set_timer(std::uint64_t parts = 1);  // after 1/parts of the period
+  void cut();
+  bool stop_ranks();
+  void continue_ranks();
+  std::string file_log_of(std::uint32_t rank) const;
+  void ask_to_write(const std::vector<Descriptor>& files,
+                    const std::vector<std::uint64_t>& file_log_bytes);
+  void end_awaited_images();
+  void look_at_set();
+  void on_outcome();
+  void give_up();
+  void report_no_set(const std::string& why);
+
+  Loop& loop_;
+  const HostPlan& plan_;
+  const JobSegment& segment_;
+  AgentCore& core_;
+  Processes& processes_;
+  Connections& connections_;
+  const RankInput& input_;
+  const CheckpointOffers& checkpoints_;
+  Reporter& reporter_;
+  std::optional<ImageSetWriter> writer_;
+  Loop::Watch watch_;
+  Loop::Timer timer_;
+  SetProgress progress_;
+  ImageSet set_;  // the set that is being written
+  ImageSet newest_;
+  std::uint64_t pause_ns_ = 0;                  // how long the ranks were stopped for it
+  std::vector<pid_t> stopped_;                  // ranks that are stopped
+  std::vector<AgentAction::EndImage> awaited_;  // images to end, once they have cloned themselves
+  std::string reported_;                        // why there was no set
+  bool removed_ = false;                        // all sets
+  bool stopping_ = false;
+};
+
+}  // namespace rejoin::launcher
