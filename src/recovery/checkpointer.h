@@ -312,6 +312,8 @@ class Checkpointer {
 
   // Completes the committed version v. again: a former incarnation has prepared it.
   void complete(std::uint64_t v, bool again, bool compared) {
+    engine::check(host_, execution_.version() + 1 == v && peers_.committed() >= v,
+                  "a checkpoint was completed out of order: this is a defect of Rejoin");
     if (compared) compare_globals(v);
     execution_.made_version(v);
     if (!again) execution_.caught_up();

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "launcher/base/invariant.h"
+
 namespace rejoin::launcher {
 
 using Do = AgentAction;
@@ -18,6 +20,42 @@ Cause from_shell(Cause cause) {
 }
 
 }  // namespace
+
+bool AgentCore::may_follow(State from, State to) {
+  const auto is_one_of = [from](auto... states) { return ((from == states) || ...); };
+  switch (to) {
+    case State::kIdle:
+      return false;
+    case State::kRunning:
+      return is_one_of(State::kIdle, State::kEnded, State::kWaking, State::kRestoring);
+    case State::kWaking:
+      return is_one_of(State::kEnded, State::kWaking);
+    case State::kRestoring:
+      return is_one_of(State::kIdle, State::kEnded, State::kWaking);
+    case State::kReleased:
+      return is_one_of(State::kRunning);
+    case State::kLingering:
+      return is_one_of(State::kRunning, State::kReleased);
+    case State::kDying:
+      return is_one_of(State::kRunning, State::kLingering, State::kReleased);
+    case State::kEnded:
+      return !is_one_of(State::kRunning, State::kReleased);
+  }
+  return false;
+}
+
+void AgentCore::enter(Rank& rank, State to) {
+  invariant(may_follow(rank.state, to),
+            "a rank's processes went from one state to another that "
+            "cannot follow it");
+  rank.state = to;
+}
+
+void AgentCore::enter_incarnation(Rank& rank) {
+  enter(rank, State::kRunning);
+  rank = Rank{static_cast<const OfRank&>(rank)};
+  rank.state = State::kRunning;
+}
 
 AgentCore::AgentCore(const LocalRanks& local) : local_(local) {
   for (const std::uint32_t rank : local) ranks_[rank];
@@ -49,8 +87,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::OutputEnded&) {
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Spawned& e) {
   Rank& r = ranks_[rank];
   const bool restoring = r.state == State::kRestoring;
-  r = Rank{static_cast<const OfRank&>(r)};
-  r.state = State::kRunning;
+  enter_incarnation(r);
   r.child = e.pid;
   r.woken = r.restoring = restoring;
   r.wrapper_killed = {};
@@ -148,23 +185,22 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageEnded& e) {
 void AgentCore::start_again(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.image.pid != 0) {
-    r.state = State::kWaking;
+    enter(r, State::kWaking);
     act(rank, Do::Wake{r.image.number, r.image.pid, r.image.connection});
   } else if (r.written != 0 && (r.kept == r.written || !holds(RestoreRule::kIfKept))) {
-    r.state = State::kRestoring;
+    enter(r, State::kRestoring);
     act(rank, Do::Restore{r.written});
   } else if (r.kept == 0 || !holds(ImageRule::kMainWhileNoneKept)) {
     act(rank, Do::Spawn{});
   } else {
-    r.state = State::kEnded;
+    enter(r, State::kEnded);
     act(rank, Do::Lost{r.why_lost});
   }
 }
 
 void AgentCore::adopt(std::uint32_t rank, std::int64_t pid) {
   Rank& r = ranks_[rank];
-  r = Rank{static_cast<const OfRank&>(r)};
-  r.state = State::kRunning;
+  enter_incarnation(r);
   r.child = pid;
   r.woken = true;
   act(rank, Do::Adopt{pid});
@@ -198,7 +234,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Useless& e) {
   r.why_lost = e.why;
   act(rank, Do::Notice{"its snapshot cannot go on: " + e.why});
   if (waking) return start_again(rank);
-  r.state = State::kDying;
+  enter(r, State::kDying);
   r.cause = Cause{Cause::Kind::kSignal, 9};
   r.ended_at_ns = now_ns_;
   act(rank, Do::KillTree{});
@@ -304,14 +340,14 @@ void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
   const bool exited = cause.kind == Cause::Kind::kExit;
   const bool well = exited && (r.finalized || (cause.value == 0 && !r.initialized));
   if (well && !stopping_ && r.wrapper.pid != 0 && holds(WrapperRule::kRelease)) {
-    r.state = State::kReleased;
+    enter(r, State::kReleased);
     end_image(rank);
     act(rank, Do::Release{r.wrapper.keeper, cause});
   } else if (well && !stopping_) {
-    r.state = State::kLingering;
+    enter(r, State::kLingering);
     act(rank, Do::AwaitOutput{});
   } else {
-    r.state = State::kDying;
+    enter(r, State::kDying);
     act(rank, Do::KillTree{});
     const bool spared = r.image.pid != 0 && !stopping_ && holds(WrapperRule::kSpareWithImage);
     if (!spared && holds(WrapperRule::kKillWithout)) kill_wrapper(rank);
@@ -321,7 +357,7 @@ void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
 void AgentCore::report(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   const bool well = r.state == State::kLingering;
-  r.state = State::kEnded;
+  enter(r, State::kEnded);
   if (holds(ImageRule::kOfThisIncarnation)) r.in_flight = false;
   const bool wrapped = r.wrapper.pid != 0 && holds(WrapperRule::kReadOn);
   if (wrapped) {
@@ -378,14 +414,14 @@ std::vector<AgentAction> AgentCore::stop() {
   for (auto& [i, r] : ranks_) {
     if (holds(ImageRule::kEndWithJob)) end_image(i);
     const bool restoring = r.state == State::kRestoring && holds(RestoreRule::kOverIfStopped);
-    if (r.state == State::kIdle || r.state == State::kWaking || restoring) r.state = State::kEnded;
+    if (r.state == State::kIdle || r.state == State::kWaking || restoring) enter(r, State::kEnded);
     stop_wrapper(i);
     if (r.state != State::kRunning && r.state != State::kLingering) continue;
     if (!r.child_over) {
       act(i, Do::Terminate{});
     } else {
       // Only its child's end would have been noticed.
-      r.state = State::kDying;
+      enter(r, State::kDying);
       act(i, Do::KillTree{});
     }
   }
@@ -397,7 +433,7 @@ std::vector<AgentAction> AgentCore::kill_all() {
   for (auto& [i, r] : ranks_) {
     const bool released = r.state == State::kReleased && holds(WrapperRule::kKillReleased);
     if (r.state != State::kRunning && r.state != State::kLingering && !released) continue;
-    r.state = State::kDying;
+    enter(r, State::kDying);
     r.cause = Cause{Cause::Kind::kSignal, 9};
     act(i, Do::KillTree{});
     kill_wrapper(i);
@@ -405,7 +441,7 @@ std::vector<AgentAction> AgentCore::kill_all() {
   return std::move(actions_);
 }
 
-void AgentCore::give_up(std::uint32_t rank) { ranks_.at(rank).state = State::kEnded; }
+void AgentCore::give_up(std::uint32_t rank) { enter(ranks_.at(rank), State::kEnded); }
 
 bool AgentCore::all_over() const {
   for (const auto& [rank, r] : ranks_) {

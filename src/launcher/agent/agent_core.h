@@ -177,6 +177,7 @@ class AgentCore {
 
  private:
   enum class State { kIdle, kRunning, kLingering, kDying, kEnded, kWaking, kRestoring, kReleased };
+  static bool may_follow(State from, State to);
   struct Wrapper {
     std::int64_t pid = 0;  // 0: the rank has not moved
     int keeper = -1;       // connection
@@ -229,6 +230,10 @@ class AgentCore {
   void on(std::uint32_t rank, const AgentEvent::WrapperEnded& event);
   void on(std::uint32_t rank, const AgentEvent::TreeGone& event);
   void on(std::uint32_t rank, const AgentEvent::OutputEnded& event);
+  // Changes the state of a rank; an invariant is that the table above allows it.
+  static void enter(Rank& rank, State to);
+  // The same for a new incarnation: of the former one, only what survives incarnations is left.
+  static void enter_incarnation(Rank& rank);
   // The rank's incarnation has ended.
   void ended(std::uint32_t rank, const Cause& cause);
   void report(std::uint32_t rank);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "launcher/base/invariant.h"
+
 namespace rejoin::launcher {
 
 std::uint64_t monotonic_ns() {
@@ -67,6 +69,7 @@ void Loop::apply(std::uint64_t id, Watched& watched, int operation) {
   event.events = watched.wanted;
   event.data.u64 = id;
   if (epoll_ctl(epoll_.get(), operation, watched.fd, &event) == 0) return;
+  invariant(errno != EEXIST, "two watches of one descriptor");
   watched.always_ready = errno == EPERM && operation == EPOLL_CTL_ADD;
 }
 

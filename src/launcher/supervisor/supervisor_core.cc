@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "launcher/base/grammar.h"
+#include "launcher/base/invariant.h"
 #include "launcher/base/result.h"
 #include "launcher/program/elf.h"
 
 namespace rejoin::launcher {
 namespace {
-
-// Generations are 16 bits wide in an attempt's tag.
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
@@ -71,6 +70,30 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
   return std::move(actions_);
 }
 
+void SupervisorCore::enter(State to) {
+  State& state = ranks_[rank_].state;
+  const auto is_one_of = [from = state](auto... states) { return ((from == states) || ...); };
+  bool may = true;
+  switch (to) {
+    case State::kStarting:
+      may = is_one_of(State::kOver);
+      break;
+    case State::kRegistered:
+      may = is_one_of(State::kStarting, State::kRegistered);
+      break;
+    case State::kRunning:
+      may = is_one_of(State::kRegistered);
+      break;
+    case State::kFinalized:
+      may = is_one_of(State::kRunning);
+      break;
+    case State::kOver:
+      break;
+  }
+  invariant(may, "an agent has reported something of a rank that cannot follow its former report");
+  state = to;
+}
+
 void SupervisorCore::on(const Event::Started& e) {
   Rank& r = ranks_[rank_];
   r.pid = e.pid;
@@ -78,14 +101,14 @@ void SupervisorCore::on(const Event::Started& e) {
 }
 
 void SupervisorCore::on(const Event::SpawnFailed& e) {
-  ranks_[rank_].state = State::kOver;
+  enter(State::kOver);
   stop(e.code, e.why);
 }
 
 void SupervisorCore::on(const Event::Live& e) { on_back("live", e.from, e.replay_ns, e.replayed); }
 
 void SupervisorCore::on(const Event::Finalized& e) {
-  ranks_[rank_].state = State::kFinalized;
+  enter(State::kFinalized);
   on_back("finalize", e.from, e.replay_ns, e.position.replayed);
   let_recycle_if_full();
 }
@@ -121,14 +144,14 @@ void SupervisorCore::on(const Event::Deadlock& e) {
 
 void SupervisorCore::on(const Event::Registered& e) {
   Rank& r = ranks_[rank_];
-  r.state = State::kRegistered;
+  enter(State::kRegistered);
   r.pid = e.pid;
   r.started_at_ns = now_ns_;
   record_rank("register").pid = e.pid;
 }
 
 void SupervisorCore::on(const Event::Initialized&) {
-  ranks_[rank_].state = State::kRunning;
+  enter(State::kRunning);
   somebody_initialized_ = true;
   record_rank("init");
   check_everybody_initializes();
@@ -136,7 +159,8 @@ void SupervisorCore::on(const Event::Initialized&) {
 
 void SupervisorCore::on(const Event::Ended& e) {
   Rank& r = ranks_[rank_];
-  const State state = std::exchange(r.state, State::kOver);
+  const State state = r.state;
+  enter(State::kOver);
   const bool exited = e.cause.kind == Cause::Kind::kExit;
   const bool well = exited && e.cause.value == 0;
   const bool final_code = exited && state == State::kFinalized;
@@ -176,7 +200,7 @@ void SupervisorCore::on_death(const Event::Ended& e) {
   const std::string why = objection(r, e);
   losses_.died(rank_, now_ns_, e.cause, e.position, e.fault, why.empty());
   if (why.empty()) {
-    r.state = State::kStarting;
+    enter(State::kStarting);
     act(Action::Respawn{rank_, r.incarnation + 1});
   }
   const std::int64_t pid = r.pid;
@@ -371,7 +395,7 @@ void SupervisorCore::on(const Event::Diverged& e) {
 }
 
 void SupervisorCore::on(const Event::Lost& e) {
-  ranks_[rank_].state = State::kOver;
+  enter(State::kOver);
   stop(kExitFailure,
        rank_text(rank_) +
            " cannot be started again: " + (e.why.empty() ? "its snapshot died with it" : e.why) +

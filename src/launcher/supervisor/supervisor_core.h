@@ -104,6 +104,8 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
+  // Changes the state of the event's rank; an invariant is that the table above allows it.
+  void enter(State to);
   void on(const Event::Started& event);
   void on(const Event::SpawnFailed& event);
   void on(const Event::Registered& event);

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 
 from harness import require, scenario
 from processes import is_alive, proc_text
@@ -184,6 +185,25 @@ def snapshots_wrapped_keeper_killed(t):
         result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
         require(result.code == 1, f"exit code {result.code}", result)
         require(LOST.fullmatch(messages(result)[-1]), "not the line", result)
+
+
+@scenario()
+def snapshots_wrapped_keeper_killed_at_once(t):
+    """The rank is ended as soon as its keeper is killed, although its script goes on for long."""
+    shell = ("/bin/sh", "-c", '"$@"; sleep 60', "sh")
+    n, command = 2, (*shell, t.program("frozen"), "messages", "steps=4000")
+    killed_at = []
+
+    def interfere(job):
+        all_moved(job, n)
+        for pid in keepers(job, 1):
+            os.kill(pid, signal.SIGKILL)
+        killed_at.append(time.monotonic())
+
+    result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
+    require(result.code == 1, f"exit code {result.code}", result)
+    require(LOST.fullmatch(messages(result)[-1]), "not the line", result)
+    require(time.monotonic() - killed_at[0] < 30, "the job went on without the keeper", result)
 
 
 @scenario(sweeps=True)
