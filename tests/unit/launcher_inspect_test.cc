@@ -327,8 +327,7 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
 
 TEST_F(InspectReturns, AFullJournal) {
   journal::let_recycle(job_.base());
-  EXPECT_NE(returns().find("rank 0 could not be restarted: the journal was full\n"),
-            std::string::npos)
+  EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());
 }

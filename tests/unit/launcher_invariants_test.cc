@@ -25,12 +25,11 @@ TEST(InvariantDeathTest, HoldsOrEndsTheProcess) {
   EXPECT_DEATH(invariant(false, "one is two"), "rejoin: one is two: this is a defect of Rejoin");
 }
 
-TEST(InvariantDeathTest, ASupervisorIsToldOfAFinalizedRankOnlyOnce) {
+TEST(InvariantDeathTest, ARankThatRunsDoesNotRegister) {
   SupervisorCore core(two_ranks());
   core.step({1, 0, Event::Registered{10}});
   core.step({2, 0, Event::Initialized{}});
-  core.step({3, 0, Event::Finalized{}});
-  EXPECT_DEATH(core.step({4, 0, Event::Finalized{}}), "cannot follow its former report");
+  EXPECT_DEATH(core.step({3, 0, Event::Registered{11}}), "cannot follow its former report");
 }
 
 TEST(InvariantDeathTest, ARankThatRunsIsNotStartedAgain) {

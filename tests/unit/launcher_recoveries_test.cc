@@ -39,6 +39,7 @@ class Job {
     const std::string who = std::to_string(rank);
     news(std::to_string(at_ms) + " ended " + who + " signal=9 at=" + std::to_string(at) + more);
     news(std::to_string(at_ms) + " registered " + who);
+    news(std::to_string(at_ms) + " initialized " + who);
   }
   // Looks every 200 ms, from its death on, at a rank that does `rate` operations a second. Returns
   // the lines, each after the time of its look.
@@ -213,6 +214,8 @@ TEST(Recoveries, NoMessageWithoutDeaths) {
   expect_transcript(ranks(1), R"(
 > 0 registered 0
 record register rank 0 incarnation 0
+> 1 initialized 0
+record init rank 0 incarnation 0
 > 1 finalized 0
 record finalize rank 0 incarnation 0
 > 2 ended 0 exit=0

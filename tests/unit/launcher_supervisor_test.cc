@@ -293,6 +293,8 @@ finish 4
 // The rank has received nothing yet, so a restart would end in the same way.
 TEST(Supervisor, AnExitCodeBeforeTheFirstOperationIsTheJobs) {
   expect_transcript(ranks(2), R"(
+> 0 registered 0
+record register rank 0 incarnation 0
 > 1 initialized 0
 record init rank 0 incarnation 0
 > 2 ended 0 exit=2
@@ -302,6 +304,22 @@ tell: rank 0 ended with exit code 2 before its first MPI operation
 record stop code 2
 > 3 all-over 0
 finish 2
+)");
+}
+
+TEST(Supervisor, AMessageThatCannotBeTrueEndsTheJob) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 incarnation 0
+> 1 finalized 0
+stop
+tell: rank 0 has reported the end of MPI_Finalize at a point where that is impossible, so its memory may be damaged; the job ends
+record stop code 1
+> 2 initialized 0
+record init rank 0 incarnation 0
+> 2 initialized 0
+> 3 all-over 0
+finish 1
 )");
 }
 
@@ -345,6 +363,10 @@ TEST(Supervisor, ExitCodesAfterFinalizeAreFinalAndTheFirstCounts) {
 record register rank 0 incarnation 0
 > 0 registered 1
 record register rank 1 incarnation 0
+> 1 initialized 0
+record init rank 0 incarnation 0
+> 1 initialized 1
+record init rank 1 incarnation 0
 > 1 finalized 0
 record finalize rank 0 incarnation 0
 > 1 finalized 1

@@ -71,7 +71,7 @@ const char* word_for(RecoveryFacts::Kind kind) {
 std::string recovery_text(const RecoveryFacts& r) {
   using Kind = RecoveryFacts::Kind;
   if (r.kind == Kind::kMain) return "would go back to the start of the program: " + r.why;
-  if (r.kind == Kind::kNothing) return "could not be restarted: " + r.why;
+  if (r.kind == Kind::kNothing) return "could not go back: " + r.why;
   std::string text =
       std::string("would go back to ") + word_for(r.kind) + " " + std::to_string(r.number);
   if (!r.is_there) return text + ", which the journal does not contain";

@@ -70,28 +70,43 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
   return std::move(actions_);
 }
 
-void SupervisorCore::enter(State to) {
-  State& state = ranks_[rank_].state;
-  const auto is_one_of = [from = state](auto... states) { return ((from == states) || ...); };
-  bool may = true;
+bool SupervisorCore::may_enter(State to) const {
+  const auto is_one_of = [from = ranks_[rank_].state](auto... states) {
+    return ((from == states) || ...);
+  };
   switch (to) {
     case State::kStarting:
-      may = is_one_of(State::kOver);
-      break;
+      return is_one_of(State::kOver);
     case State::kRegistered:
-      may = is_one_of(State::kStarting, State::kRegistered);
-      break;
+      return is_one_of(State::kStarting, State::kRegistered);
     case State::kRunning:
-      may = is_one_of(State::kRegistered);
-      break;
+      return is_one_of(State::kRegistered);
     case State::kFinalized:
-      may = is_one_of(State::kRunning);
-      break;
+      return is_one_of(State::kRunning);
     case State::kOver:
-      break;
+      return true;
   }
-  invariant(may, "an agent has reported something of a rank that cannot follow its former report");
-  state = to;
+  return false;
+}
+
+void SupervisorCore::enter(State to) {
+  invariant(may_enter(to),
+            "an agent has reported something of a rank that cannot follow its "
+            "former report");
+  ranks_[rank_].state = to;
+}
+
+bool SupervisorCore::enter_as_sent(State to, const char* what) {
+  if (may_enter(to)) {
+    enter(to);
+    return true;
+  }
+  if (!stopping_) {
+    stop(kExitFailure, rank_text(rank_) + " has reported the end of " + what +
+                           " at a point where that is impossible, so its memory may be damaged; "
+                           "the job ends");
+  }
+  return false;
 }
 
 void SupervisorCore::on(const Event::Started& e) {
@@ -108,7 +123,7 @@ void SupervisorCore::on(const Event::SpawnFailed& e) {
 void SupervisorCore::on(const Event::Live& e) { on_back("live", e.from, e.replay_ns, e.replayed); }
 
 void SupervisorCore::on(const Event::Finalized& e) {
-  enter(State::kFinalized);
+  if (!enter_as_sent(State::kFinalized, "MPI_Finalize")) return;
   on_back("finalize", e.from, e.replay_ns, e.position.replayed);
   let_recycle_if_full();
 }
@@ -151,7 +166,7 @@ void SupervisorCore::on(const Event::Registered& e) {
 }
 
 void SupervisorCore::on(const Event::Initialized&) {
-  enter(State::kRunning);
+  if (!enter_as_sent(State::kRunning, "MPI_Init")) return;
   somebody_initialized_ = true;
   record_rank("init");
   check_everybody_initializes();

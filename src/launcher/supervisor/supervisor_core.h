@@ -104,8 +104,13 @@ class SupervisorCore {
     std::int64_t pid = 0;
   };
 
-  // Changes the state of the event's rank; an invariant is that the table above allows it.
+  // Whether the table above allows this state for the event's rank now.
+  bool may_enter(State to) const;
+  // Changes its state. An invariant is that it may be entered.
   void enter(State to);
+  // The same for what a rank's process has sent: if it cannot be true, the job ends. Returns
+  // whether it is true.
+  bool enter_as_sent(State to, const char* what);
   void on(const Event::Started& event);
   void on(const Event::SpawnFailed& event);
   void on(const Event::Registered& event);
