@@ -1,4 +1,4 @@
-// Copies of large results into the program's buffers.
+// Copies of large data between the program's buffers and the journal.
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,7 @@ class Channels {
 
   std::uint32_t ranks() const { return ranks_; }
 
-  // The number of messages in the journal for a rank, which this process may append to now.
+  // The number of messages for a rank, truncated ones included. Opens its log for post().
   std::uint64_t tail(std::uint32_t to) { return opened(to).tail(); }
   // The number of messages for a rank that it can see. Opens nothing.
   std::uint64_t shown(std::uint32_t to) { return open_[to] ? log_[to].tail() : shown(shared(to)); }
@@ -45,7 +45,8 @@ class Channels {
   // REQUIRES truncated_below(to) <= k < tail(to). For this rank alone.
   ChannelEntry& entry(std::uint32_t to, std::uint64_t k) { return *opened(to).at(k); }
 
-  // Appends a message. m.written: for the rest of its bytes see write().
+  // Appends a message. m.written: for the rest of its bytes see write(). REQUIRES that tail(to) was
+  // called before.
   ChannelEntry& post(std::uint32_t to, const Message& m) {
     LogWriter<ChannelEntry, H>& log = log_[to];
     // This word is read only now and then, because the receiver writes it with every message.

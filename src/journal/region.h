@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "journal/host.h"
 #include "journal/layout.h"
 #include "journal/notices.h"
 #include "journal/region_memory.h"
@@ -38,12 +39,16 @@ class Region {
   const Retention& retention() const { return retention_; }
   // Process images protect the job. Arguments: see Zones.
   void follow_images(ZoneLabels& labels, std::uint64_t snapshot_every) {
+    check(host_, retention_.kind() == Retention::Kind::kEverything,
+          "snapshots begin to free memory that something else frees: this is a defect of Rejoin");
     zones_.follow_images(labels, snapshot_every);
     retention_.follow_images();
   }
   // The program makes checkpoints: nothing allocated so far is reused, and there are no zones until
   // its first checkpoint.
   void keep_everything() {
+    check(host_, retention_.serves_replays(),
+          "a full journal begins to serve replays again: this is a defect of Rejoin");
     zones_.keep_all();
     retention_.keep_everything();
   }

@@ -33,9 +33,10 @@ class Retention {
 
   // Process images protect the job. REQUIRES kEverything.
   void follow_images() { kind_ = Kind::kForImages; }
-  // The program makes checkpoints: what is there stays, until close_at_versions().
+  // The program makes checkpoints: nothing allocated so far is freed, and zones begin with
+  // follow_versions(). REQUIRES serves_replays().
   void keep_everything() { kind_ = Kind::kEverything; }
-  // A process may begin at a version from now on.
+  // A process may begin at a version from now on. Changes nothing of the two last kinds.
   void follow_versions() {
     if (kind_ == Kind::kEverything) kind_ = Kind::kForVersions;
   }

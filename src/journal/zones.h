@@ -105,7 +105,7 @@ class Zones {
     return allocate(Use::kMessages, bytes);
   }
 
-  // Returns whether a result of this size fits the zone in use.
+  // Returns whether a result of this size can be stored without opening another zone.
   bool has_room(std::size_t bytes) const {
     const Zone* z = zone_[static_cast<std::uint32_t>(Use::kResults)];
     return bytes <= kInlineBytes || (z != nullptr && fits(*z, round_up_line(bytes)));
@@ -134,16 +134,16 @@ class Zones {
     zone_of(Use::kResults) = nullptr;
     return true;
   }
-  // REQUIRES kForReaders, and that every rank of the job has entered the operation that this rank
-  // has just completed, or has returned from the one that ended the interval before.
+  // REQUIRES kForReaders, and that every rank of the job either has entered the operation that this
+  // rank has just completed, or has returned from the one that ended the interval before.
   void end_interval() {
     over_ = head_->interval;
     close([](Zone&) { return true; });
   }
 
  private:
-  static constexpr std::uint64_t kSmallestZoneBytes = 1 << 20;
-  static constexpr std::uint64_t kSmallestMessageZoneBytes = 256 * 1024;
+  static constexpr std::uint64_t kSmallestZoneBytes = 512 * 1024;
+  static constexpr std::uint64_t kSmallestMessageZoneBytes = 128 * 1024;
   static constexpr std::uint64_t kZonesBetweenSnapshots = 4;
   static constexpr std::uint32_t kZonesOfOneSize = kZones / 8;
 
@@ -159,8 +159,8 @@ class Zones {
     z = nullptr;
     return true;
   }
-  // All messages that were sent when the zone was labelled. The numbers of those are the end of
-  // its label.
+  // Returns whether the receivers have consumed all messages that had been sent when the zone was
+  // labelled. Their numbers follow the cursors in the label.
   bool are_consumed(const Zone& z) const {
     if (z.label.bytes == 0 || breaks(host_, Rule::kMessagesUntilConsumed)) return true;
     const auto* sent = reinterpret_cast<const std::uint64_t*>(host_.base() + z.label.at +
@@ -182,15 +182,16 @@ class Zones {
     return breaks(host_, Rule::kZonesBehindAllMarks) || is_past(host_, z);
   }
 
-  // Opens a zone that a former incarnation left open, else the smallest free one that is large
-  // enough (the one closed last, of several), else a new one.
+  // Opens an open zone that has room (left by a former incarnation, or by this one for a larger
+  // extent), else the smallest free one that is large enough (the one closed last, of several),
+  // else a new one.
   bool open_zone(Use use, std::uint64_t bytes) {
     Zone* found = nullptr;
     if (!close_full(use)) return false;
-    const std::uint64_t smallest =
-        use == Use::kMessages ? kSmallestMessageZoneBytes : kSmallestZoneBytes;
-    std::uint64_t largest = smallest / 2;
-    std::uint32_t others = 0;  // that cannot be used now
+    std::uint64_t largest = use == Use::kMessages ? kSmallestMessageZoneBytes : kSmallestZoneBytes;
+    // What decides the size of a new zone: all zones of messages; zones of results that are open
+    // but too full, and with images those that are not free.
+    std::uint32_t others = 0;
     for (std::uint32_t i = 0; i < head_->zones; ++i) {
       Zone& z = head_->zone[i];
       if (z.use != use) continue;
@@ -231,7 +232,8 @@ class Zones {
     // snapshots come, zones grow, and the last places take what is needed until the journal is
     // full.
     if (head_->zones >= kZones - kZonesOfOneSize) return std::max(2 * largest, bytes);
-    return std::max(snapshot_every_ / kZonesBetweenSnapshots << others / kZonesOfOneSize, bytes);
+    return std::max((snapshot_every_ / kZonesBetweenSnapshots) << (others / kZonesOfOneSize),
+                    bytes);
   }
   // Labels and closes the zone that is too full for the allocation.
   bool close_full(Use use) {

@@ -125,8 +125,8 @@ int check_layout(const char* name, MPI_Comm comm, const char* what, const Layout
       layout.counts != nullptr &&
       (w ? layout.types != nullptr && layout.byte_displs != nullptr : layout.displs != nullptr);
   if (v && blocks > 0 && !lists) {
-    return fail(name, comm, MPI_ERR_ARG, "the %s counts, displacements or types are a null pointer",
-                what);
+    return fail(name, comm, MPI_ERR_ARG,
+                "one of the arrays of %s counts, displacements and types is a null pointer", what);
   }
   // Without neighbours the buffer may be null, but the type and the count are checked.
   if (!v) {

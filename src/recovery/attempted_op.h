@@ -66,8 +66,8 @@ class AttemptedOp final : public Replicated<H> {
   };
 
   [[gnu::always_inline]] Progress begin() {
-    const Progress p = this->look_up([this](bool prepared) {
-      repeats_ = ops_.repeats_contribution(c_, e_, prepared ? nullptr : &fingerprint_);
+    const Progress p = this->look_up([this](bool fills_later) {
+      repeats_ = ops_.repeats_contribution(c_, e_, fills_later ? nullptr : &fingerprint_);
     });
     if (p != Progress::kPending) return p;
     this->prepare_input();

@@ -1,5 +1,6 @@
-// This incarnation's execution of the program: how far it is, and what it shows of that to other
-// ranks and to the agent. Every operation of the program is entered and left here.
+// The execution of the program by this process, which a woken image continues as the next
+// incarnation: how far it is, and what it shows of that to other ranks and to the agent. Every
+// operation of the program is entered and left here.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,11 @@ namespace rejoin::recovery {
 using engine::Rule;
 using engine::Step;
 
-// Called between operations, when journal::Notices has something to handle.
+// Called in front of an operation if a notice is pending, and in front of every checkpoint.
 class NoticeHandler {
  public:
-  // at_checkpoint: in front of a checkpoint, so also handles what waits for one. This process may
-  // end in here, and an image of it continue.
+  // at_checkpoint: also handles requests that wait for a checkpoint. An image of this process may
+  // be made in this call; it returns in the image, too, when that is woken.
   virtual void handle(bool at_checkpoint) = 0;
 
  protected:
@@ -57,14 +58,14 @@ class Execution {
   std::uint64_t ordinal() const { return ordinal_; }
   // Checkpoints made.
   std::uint64_t version() const { return version_; }
-  // The version that this incarnation has loaded from the journal; 0: none.
+  // The version at which this execution began; 0: it began at main.
   std::uint64_t loaded_version() const { return loaded_version_; }
   // Whether the program has loaded.
   bool has_loaded() const { return has_loaded_; }
   // Whether it has loaded and made a checkpoint since: a process that begins at a version does not
-  // make again what is made from here on.
+  // create again the communicators that the program creates from here on.
   bool past_first_checkpoint() const { return has_loaded_ && version_ > header_->first_version; }
-  // Whether it has executed an operation that had no record.
+  // Whether it has executed an operation with other ranks that no record answered.
   bool is_live() const { return live_; }
   // Whether other members may have a record of the next operation although this rank has none.
   bool is_catching_up() const { return catching_up_; }
@@ -108,10 +109,10 @@ class Execution {
     if (!live_) [[unlikely]]
       went_live();
   }
-  // Every record that others have of this rank's operations is adopted: none is looked for again
-  // before this incarnation is replaced.
+  // An operation of this rank has a record of its own: entering an operation does not look for
+  // other members' records any more.
   void caught_up() { catching_up_ = false; }
-  // A record of another member was adopted: the next operation may have one, too.
+  // That record was adopted from another member: the next operation may have one, too.
   void may_be_behind() { catching_up_ = true; }
 
   // A moment inside the operation, at which --kill may end this process.
@@ -170,7 +171,8 @@ class Execution {
   }
 
  private:
-  // Resets what belongs to one incarnation alone.
+  // Resets what belongs to one incarnation alone. If the predecessor died while it changed its
+  // position (`moves` is odd), others can read the position from here on.
   void begin() {
     replayed_ = 0;
     live_ = false;

@@ -1,7 +1,6 @@
-// Entering an operation of a communicator: the one rule of recovery, up to whether this rank has a
-// record.
-//
-//     entering an operation, look for my record of it; else for another member's; else run it
+// Enters an operation of a communicator. The rule of recovery: if this rank has a record of the
+// operation, the record answers it; else another member's record is adopted; else the operation is
+// executed. Its first step is here.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +19,9 @@ namespace rejoin::recovery {
 
 struct Entry {
   std::uint64_t sequence = 0;
-  std::uint32_t call = 0;  // as in Record: with kUnproven if it is
+  std::uint32_t call = 0;  // as in Record, with kUnproven while it is an unproven call
   std::uint32_t signature_hash = 0;
-  std::uint32_t chain = 0;                  // with this operation
+  std::uint32_t chain = 0;                  // over all signatures up to this one
   const journal::Record* record = nullptr;  // this rank's, or of a bootstrap replay; else null
   std::uint64_t keep_as = 0;                // bootstrap key for the outcome; 0: none
   Status status = Status::kOk;              // else the operation was not entered
@@ -81,8 +80,8 @@ class Operations {
           static_cast<std::uint32_t>(journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
     }
     e.chain = c.chain;
-    // Operations of a single member are not recorded: an incarnation that has loaded a version
-    // repeats its bootstrap phase at later sequence numbers.
+    // Every incarnation executes operations of a single member again. They have no records: behind
+    // a load their sequence numbers are others than those of the first execution.
     if (c.members.size > 1 && e.sequence < c.records.tail()) e.record = c.records.at(e.sequence);
     if (e.record != nullptr) {
       if (execution.loaded_version() != 0) [[unlikely]]
@@ -101,8 +100,8 @@ class Operations {
     return e;
   }
 
-  // Compares an operation with the record that answers it. kMismatch: that is the recorded outcome.
-  // *other_contribution: the program now contributes other bytes.
+  // Compares an operation with the record that answers it. kMismatch: the record says that the
+  // members disagreed. *other_contribution: the program now contributes other bytes.
   [[gnu::noinline]] Status check_replay(const Entry& e, bool has_contribution,
                                         std::uint32_t fingerprint, bool* other_contribution) {
     const journal::Record& record = *e.record;
@@ -152,8 +151,7 @@ class Operations {
   }
   // The same for a rank that waits in checkpoint `version`.
   Other find_disagreement_at_checkpoint(Comm<H>& world, std::uint64_t version) {
-    const Other other = agreement_.find_at_checkpoint(world, world.next_sequence, version);
-    return other;
+    return agreement_.find_at_checkpoint(world, world.next_sequence, version);
   }
   // Records the disagreement for all members, but first looks for an unproven call that explains
   // it.

@@ -68,7 +68,6 @@ class Outbox {
       const std::uint32_t to = members.world[i];
       std::uint64_t& k = sent_[to];
       for (const std::uint64_t shown = channels_.shown(to); k < shown; ++k) {
-        channels_.tail(to);  // opens the channel
         const journal::ChannelEntry& m = channels_.entry(to, k);
         if (m.context != members.context || m.key != sequence) break;
       }
@@ -97,7 +96,7 @@ class Outbox {
   }
 
   // Begins the next message to `to` and returns its number. Its bytes are stored, then it is
-  // posted.
+  // posted. REQUIRES that is_posted(to) has just returned false.
   std::uint64_t begin(std::uint32_t to) {
     host_.step(Step::kPayload);
     return sent_[to]++;
@@ -116,7 +115,7 @@ class Outbox {
 
   // --- Messages that lie in the journal
 
-  // Returns how many there are for world rank `to`.
+  // Returns how many were posted to world rank `to` since the job began, truncated ones included.
   std::uint64_t posted(std::uint32_t to) { return channels_.tail(to); }
   // Returns whether a receive has matched synchronous message k.
   bool is_matched(std::uint32_t to, std::uint64_t k) {

@@ -29,9 +29,9 @@ class Outcomes {
   Outcomes(H& host, journal::Region<H>& region)
       : host_(host), region_(region), log_(host, region, region.head()->outcomes, true) {}
 
-  // A former incarnation got more answers than this one so far.
+  // Returns whether former incarnations have recorded answers that this one has not replayed.
   bool has_more() const { return position_ < log_.tail(); }
-  // Returns the answer that a former incarnation got here. False: it did not ask.
+  // Returns the next recorded answer. False: there is none.
   bool recall(Answer* answer) {
     if (position_ >= log_.tail()) return false;
     const std::uint64_t word = journal::load_element(*log_.at(position_));
@@ -75,7 +75,8 @@ class Outcomes {
     show();
   }
 
-  // Returns the number of log elements before a checkpoint that is made now.
+  // Ends the count of the newest word, and returns the length of the log: a version or image that
+  // is made now begins there.
   std::uint64_t seal() {
     open_ = false;
     return log_.tail();
@@ -87,7 +88,8 @@ class Outcomes {
     truncate(position);
   }
   void truncate(std::uint64_t keep_from) { log_.truncate(keep_from); }
-  // Continues with what has been recorded meanwhile.
+  // Called in a woken image: reads the log again, because the process of which this is an image has
+  // recorded more answers, which are replayed next.
   void rebase() {
     log_.rebase();
     used_ = 0;

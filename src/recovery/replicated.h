@@ -12,7 +12,7 @@ namespace rejoin::recovery {
 using engine::Progress;
 
 // The kind of operation adds how it is executed. It advances without waiting; blocking is
-// wait_until(host, [&](bool t) { return op.advance(t) != kPending; }).
+// wait_until(host, [&](bool thorough) { return op.advance(thorough) != kPending; }).
 template <engine::Host H>
 class Replicated {
  public:
@@ -26,8 +26,8 @@ class Replicated {
   // operation is over; *outcome holds the result then. Operations of one communicator are entered
   // in the order of the program's calls, and complete in that order, however they are advanced.
   // nonblocking: its end does not coincide with the end of an MPI call, and members that are in
-  // later operations already may still read its result. all_enter: it is over at one member only
-  // when all have entered.
+  // later operations already may still read its result. all_enter: no member completes it before
+  // all have entered.
   Replicated(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
              Outcome* outcome, bool nonblocking, bool all_enter)
       : ops_(ops),
@@ -44,9 +44,11 @@ class Replicated {
 
   // --- The beginning
 
-  // kPending: no record answers the operation, so it has to be executed, behind prepare_input().
-  // check_adopted(prepared) is called before another member's record is adopted; prepared: the
-  // input is not filled.
+  // kPending: the operation has to be executed, behind prepare_input(): no record answers it, or a
+  // member's record cannot be adopted yet, because earlier operations of this rank have none.
+  // check_adopted(fills_later) is called before another member's record is adopted; fills_later:
+  // the program fills the input only if the operation is executed, so there are no bytes to
+  // compare.
   template <class Check>
   [[gnu::always_inline]] Progress look_up(Check&& check_adopted) {
     if (!e_.entered()) return end(e_.status);
@@ -56,19 +58,19 @@ class Replicated {
     const std::uint32_t holder = ops_.comms.find_record(c_, e_.sequence);
     if (holder == kNobody || !is_next()) return Progress::kPending;
     fingerprint_ = fingerprint();
-    check_adopted(is_prepared());
+    check_adopted(fills_later());
     const Progress p = adopt(holder);
     ops_.execution.may_be_behind();
     return p;
   }
   // Fills the input, if the program has left that to now.
   void prepare_input() {
-    if (is_prepared()) hint_->prepare(hint_->argument);
-    fingerprint_ = fingerprint();
+    if (fills_later()) hint_->prepare(hint_->argument);
+    fingerprint_ = fingerprint_of_input();
   }
 
-  // Adopts a member's record. REQUIRES is_next(). early: the result of the record with this value
-  // lies at spec.early already.
+  // Adopts a member's record. REQUIRES is_next(). early(value) returns whether the result lies at
+  // spec.early already.
   template <class Early>
   Progress adopt(std::uint32_t member, Early&& early) {
     const journal::Record record = ops_.peers.record(c_.members, member, e_.sequence);
@@ -97,7 +99,8 @@ class Replicated {
   Progress mismatch(const typename Operations<H>::Other& other) {
     return is_next() ? end(ops_.mismatch(c_, e_, other)) : Progress::kPending;
   }
-  // Looks for another disagreeing member than those that this rank does not wait for.
+  // Looks for a member that is inside another operation. A member inside a checkpoint counts only
+  // if this rank waits for it. waits_for: the only member that it waits for, or kNobody for all.
   Progress look_for_disagreement(std::uint32_t waits_for) {
     const auto other = ops_.find_disagreement(c_, e_, waits_for);
     return other.found() ? mismatch(other) : Progress::kPending;
@@ -139,8 +142,8 @@ class Replicated {
     return status == Status::kOk ? Progress::kDone : Progress::kFailed;
   }
 
-  // --- Places for results. With a full journal zones are reused as soon as all members have
-  // entered a later operation; a nonblocking one may not be over by then.
+  // --- Places for results. With a full journal zones are reused as soon as all ranks of the job
+  // have entered a later operation; a nonblocking one may not be over by then.
 
   journal::Offset reserve(std::size_t bytes) {
     const bool kept = nonblocking_ && ops_.zones.are_reused();
@@ -161,20 +164,22 @@ class Replicated {
   std::uint32_t fingerprint_ = 0;
 
  private:
-  bool is_prepared() const { return hint_ != nullptr && hint_->prepare != nullptr; }
-  std::uint32_t fingerprint() const {
+  bool fills_later() const { return hint_ != nullptr && hint_->prepare != nullptr; }
+  // 0 if the input is not filled yet.
+  std::uint32_t fingerprint() const { return fills_later() ? 0 : fingerprint_of_input(); }
+  std::uint32_t fingerprint_of_input() const {
     return spec_.input != nullptr ? hash_bytes(spec_.input, spec_.input_bytes) : 0;
   }
 
   [[gnu::noinline]] Progress replay() {
-    const Status s = ops_.check_replay(e_, !is_prepared(), fingerprint(), &outcome_.replaces_input);
+    const Status s = ops_.check_replay(e_, !fills_later(), fingerprint(), &outcome_.replaces_input);
     ops_.execution.inside();
     if (s == Status::kOk) give(e_.record->value, false);
     return end(s);
   }
 
   Progress alone() {
-    if (is_prepared()) hint_->prepare(hint_->argument);
+    if (fills_later()) hint_->prepare(hint_->argument);
     ops_.execution.inside();
     outcome_.at = static_cast<const std::byte*>(spec_.input);
     return end(Status::kOk);

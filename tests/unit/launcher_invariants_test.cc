@@ -25,11 +25,14 @@ TEST(InvariantDeathTest, HoldsOrEndsTheProcess) {
   EXPECT_DEATH(invariant(false, "one is two"), "rejoin: one is two: this is a defect of Rejoin");
 }
 
-TEST(InvariantDeathTest, ARankThatRunsDoesNotRegister) {
+TEST(InvariantDeathTest, AFinalizedRankDoesNotRegister) {
   SupervisorCore core(two_ranks());
   core.step({1, 0, Event::Registered{10}});
   core.step({2, 0, Event::Initialized{}});
-  EXPECT_DEATH(core.step({3, 0, Event::Registered{11}}), "cannot follow its former report");
+  core.step({3, 0, Event::Registered{11}});  // it moves
+  core.step({3, 0, Event::Initialized{}});
+  core.step({4, 0, Event::Finalized{}});
+  EXPECT_DEATH(core.step({5, 0, Event::Registered{12}}), "cannot follow its former report");
 }
 
 TEST(InvariantDeathTest, ARankThatRunsIsNotStartedAgain) {

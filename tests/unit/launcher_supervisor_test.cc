@@ -403,6 +403,23 @@ record stop code 1
 )");
 }
 
+TEST(Supervisor, ARankThatHasMovedIsARankStill) {
+  expect_transcript(ranks(1), R"(
+> 0 registered 0
+record register rank 0 incarnation 0
+> 1 initialized 0
+record init rank 0 incarnation 0
+> 2 registered 0
+record register rank 0 incarnation 0
+> 2 initialized 0
+record init rank 0 incarnation 0
+> 3 ended 0 exit=0 at=2
+respawn 0
+record death rank 0 incarnation 0 (exit code 0) replayed 0
+news: rank 0 died (exit code 0) after operation #2; starting it again (1 of 4)
+)");
+}
+
 TEST(Supervisor, IfOneInitializesAllMust) {
   expect_transcript(ranks(2), R"(
 > 0 registered 1

@@ -20,12 +20,17 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::uint64_t kRetryInputNs = 500'000'000;
 constexpr std::uint64_t kPatienceNs = 200'000'000;
 
+constexpr int kEndPrograms[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+bool ends_programs(std::uint32_t signal) {
+  return std::ranges::find(kEndPrograms, static_cast<int>(signal)) != std::end(kEndPrograms);
+}
+
 int open_signals() {
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
-    sigaddset(&wanted, s);
-  }
+  for (const int s : kEndPrograms) sigaddset(&wanted, s);
+  for (const int s : {SIGUSR1, SIGUSR2, SIGTSTP}) sigaddset(&wanted, s);
   return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -84,11 +89,13 @@ void Supervisor::start() {
 }
 
 int Supervisor::finish() {
-  // A signal ends the wait: after one, the user does not want ftrun to wait for a slow reader.
+  // The user who sends a signal that ends programs does not want to wait any longer for the process
+  // that reads standard output or the event log. No process is left for the other signals.
   bool told = false;
   const auto enough = [&] {
     signalfd_siginfo info;
-    return told |= read(signals_.get(), &info, sizeof info) > 0;
+    while (read(signals_.get(), &info, sizeof info) > 0) told |= ends_programs(info.ssi_signo);
+    return told;
   };
   terminal_.flush(signals_.get(), enough);
   events_.finish(told ? -1 : signals_.get(), enough);

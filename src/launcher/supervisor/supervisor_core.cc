@@ -78,7 +78,7 @@ bool SupervisorCore::may_enter(State to) const {
     case State::kStarting:
       return is_one_of(State::kOver);
     case State::kRegistered:
-      return is_one_of(State::kStarting, State::kRegistered);
+      return is_one_of(State::kStarting, State::kRegistered, State::kRunning);
     case State::kRunning:
       return is_one_of(State::kRegistered);
     case State::kFinalized:

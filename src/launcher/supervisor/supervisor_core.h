@@ -6,7 +6,7 @@
 //   state of a rank    leaves it by
 //   kStarting          registered
 //   kRegistered        initialized                 (a linked program registers when it is loaded)
-//   kRunning           finalized
+//   kRunning           finalized, or registered    (a rank that moves registers once more)
 //   kFinalized         ended
 //   any                ended -> kStarting (respawned) or kOver
 //

@@ -1,4 +1,4 @@
-// Functions that have other parameters in Fortran than in C, and constants that are procedures.
+// Functions that have other parameters in Fortran than in C.
 #include <limits.h>
 
 #include "pmpi/mpifh/convert.h"
@@ -62,8 +62,8 @@ void ompi_init_thread_f(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* ierr) 
 }
 REJOIN_NAMES(mpi, MPI, init_thread, Init_thread, INIT_THREAD)
 
-// MPI_Pcontrol of Fortran has only the level. A program can call the functions of rejoin.h for what
-// the further arguments of a level mean in C.
+// MPI_PCONTROL has only the argument `level` in Fortran. The levels of rejoin.h need further
+// arguments: a Fortran program calls the functions of rejoin.h instead.
 void ompi_pcontrol_f(MPI_Fint* level) {
   if (*level >= REJOIN_PCONTROL_LOAD && *level <= REJOIN_PCONTROL_BOOTSTRAP) {
     rejoin_unsupported("MPI_PCONTROL with a level of rejoin.h in Fortran");
@@ -82,7 +82,7 @@ REJOIN_NAMES(mpi, MPI, wtick, Wtick, WTICK)
 void ompi_f_sync_reg_f(void*) {}
 REJOIN_NAMES(mpi, MPI, f_sync_reg, F_sync_reg, F_SYNC_REG)
 
-// Does not return the address of the buffer, which Fortran cannot use.
+// For mpif.h and the module mpi, which leave the address of the buffer undefined.
 void ompi_buffer_detach_f(void*, MPI_Fint* size, MPI_Fint* ierr) {
   void* attached = nullptr;
   give(ierr, PMPI_Buffer_detach(&attached, size));

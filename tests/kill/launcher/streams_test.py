@@ -87,7 +87,7 @@ class Output(LauncherTest):
         done = self.fake(2, "init", "op:5", "1/kill:9@0", "op", "print:done", "finalize",
                          flags=["--events", "/dev/full"])
         self.assertEqual((done.code, done.out), (0, "done\n" * 2))
-        lost = "rejoin: --events /dev/full: No space left on device; no more events"
+        lost = "rejoin: --events /dev/full: No space left on device; no more events are written"
         self.assertEqual(done.err.splitlines().count(lost), 1, done.err)
 
     def small_fifo(self):

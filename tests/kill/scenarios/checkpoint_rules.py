@@ -113,7 +113,7 @@ def open_request(t):
     result = t.undisturbed(3, "misuse", "open_request", flags=flags)
     for rank in range(3):
         require(codes(result, rank, "checkpoint") == [1, -2, 2, -2, -2, 3], "other versions", result)
-        require("a request is not over yet" in texts(result, rank, "checkpoint"), "why?", result)
+        require("a request is not complete" in texts(result, rank, "checkpoint"), "why?", result)
     for point in range(1, result.operations(0) + 1):
         kills = [Kill(point % 3, point, t.rng.choice(MOMENTS))]
         result = t.run(3, "misuse", "open_request", kills=kills, flags=flags)

@@ -1,4 +1,4 @@
-"""Programs that shells start: the process that calls MPI is the rank, whose whole tree dies with it."""
+"""Programs that shells start: the process that calls MPI is the rank; all that its shell started dies with it."""
 
 import os
 import signal
@@ -8,7 +8,8 @@ from processes import is_alive
 
 ARGUMENTS = "count=200 pause_us=1000"
 
-# A script with two children that outlive it, one of them in its own session, and the program.
+# A script that starts two processes in the background, one of them in a session of its own, and the
+# program, and kills both at its end. They outlive the script if it is killed.
 WITH_CHILDREN = """#!/bin/sh
 sleep 1000 > /dev/null 2>&1 &
 first=$!
