@@ -16,7 +16,7 @@
 #include "pmpi/context.h"
 #include "pmpi/errors.h"
 #include "pmpi/fortran.h"
-#include "process_image/image.h"
+#include "process_image/freezer.h"
 #include "wire/messages.h"
 
 namespace rejoin::pmpi {

@@ -1,19 +1,55 @@
-// Images of this process: made at the entry of an MPI operation, woken by the agent when the rank
-// has died (docs/snapshots.md).
+// A frozen image of this process: a clone that sleeps until the agent wakes it, when the rank has
+// died (docs/snapshots.md).
 //
-// An image is a clone of this process, made by a helper: a clone that shares this process's memory
-// and ends at once. The image is therefore a child of the agent, and the program does not see it.
-// It sleeps in a read from its own connection to the agent. Whenever the agent asks, the image
-// clones itself once more, and that clone goes on as the rank's next incarnation, behind freeze().
-// The image stays as it is.
+// An image sleeps in a read from its own connection to the agent. Whenever the agent asks, the
+// image clones itself once more, and that clone goes on as the rank's next incarnation, or writes
+// itself to a file (written_clone.h). The image stays as it is.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
+#include "process_image/cloner.h"
+#include "process_image/open_files.h"
+#include "process_image/uncloned_state.h"
+#include "process_image/written_clone.h"
 #include "recovery/attach.h"
 
 namespace rejoin::process_image {
 
-// Prepares this process to be frozen, which obstacles may still prevent (obstacles.h). Called once,
-// from MPI_Init. woken() is called in an image that has been woken, when it is the rank.
-void install(recovery::Rank& rank, void (*woken)());
+class FrozenImage {
+ public:
+  // woken() is called in a clone of the image, when it is the rank.
+  FrozenImage(recovery::Rank& rank, const UnclonedState& state, OpenFiles& files,
+              const Cloner& cloner, void (*woken)())
+      : rank_(rank),
+        state_(state),
+        files_(files),
+        cloner_(cloner),
+        woken_(woken),
+        written_(rank, state, files, cloner) {}
+  FrozenImage(const FrozenImage&) = delete;
+  FrozenImage& operator=(const FrozenImage&) = delete;
+
+  // Called in the rank before it is cloned: notes what an image, which has no journal, cannot read.
+  void prepare();
+  // Called in the clone, which becomes an image. Returns in clones of the image that are the rank.
+  void be();
+
+ private:
+  void sleep_until_woken();
+  void be_written(int file, std::uint32_t set);
+  void become_rank(std::uint32_t incarnation, const int* pipes, const char* reason);
+
+  recovery::Rank& rank_;
+  const UnclonedState& state_;
+  OpenFiles& files_;
+  const Cloner& cloner_;
+  void (*const woken_)();
+  WrittenClone written_;
+  std::uint32_t incarnation_ = 0;
+  std::size_t segment_bytes_ = 0;
+  int agent_ = -1;  // the image's connection
+};
 
 }  // namespace rejoin::process_image
