@@ -35,6 +35,7 @@ bool Mover::move(char* why, std::size_t size) {
     close(news[0]);
     close(news[1]);
     state_.restore_signals();
+    cost_.begin_request();  // by the clock of this process, which began with it
     cost_.begin_count();
     return true;
   }

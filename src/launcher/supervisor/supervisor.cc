@@ -89,8 +89,8 @@ void Supervisor::start() {
 }
 
 int Supervisor::finish() {
-  // The user who sends a signal that ends programs does not want to wait any longer for the process
-  // that reads standard output or the event log. No process is left for the other signals.
+  // A signal that ends programs means that the user waits no longer for the process that reads
+  // standard output or the event log. No process is left for the other signals.
   bool told = false;
   const auto enough = [&] {
     signalfd_siginfo info;

@@ -94,6 +94,8 @@ def snapshots_wrapped_undisturbed(t):
     result = t.run(n, *command, flags=EVERY_10_MS, interfere=interfere)
     judge(result, expected, n)
     require(len(result.named("death")) == 0, "deaths", result)
+    end = result.named("end")[0]
+    require(0 < end["snapshot_cost_ms"] < 1000 * end["t"], "snapshots take more than all time", result)
 
 
 @scenario()
