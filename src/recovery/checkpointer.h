@@ -64,7 +64,7 @@ class Checkpointer {
         if (m.compared) compare_with_former(v, m);
         ring_everybody();  // a sender may wait for what this rank does only behind this checkpoint
       } else {
-        if (header_->ranks > 1) execution_.become_live();
+        execution_.become_live(header_->ranks > 1);
         ops_.repetition.before_anything_new(index);
         prepare(v, m);
       }

@@ -104,9 +104,9 @@ class Execution {
     ++replayed_;
     control_->replayed.store(host_, Step::kSame, replayed_, std::memory_order_relaxed);
   }
-  // Called at every operation with others that no record answers.
-  [[gnu::always_inline]] void become_live() {
-    if (!live_) [[unlikely]]
+  // Called at every operation that no record answers. with_others: it has other members.
+  [[gnu::always_inline]] void become_live(bool with_others) {
+    if (!live_ && with_others) [[unlikely]]
       went_live();
   }
   // An operation of this rank has a record of its own: entering an operation does not look for

@@ -56,6 +56,7 @@ class Inbox {
         arena_(arena),
         peers_(peers),
         header_(journal::job_of(host)),
+        control_(journal::own_control(host)),
         region_(journal.region()),
         comms_(comms),
         diagnostics_(diagnostics),
@@ -169,13 +170,13 @@ class Inbox {
 
   // This rank waits for nothing that is shown.
   void show_no_waiting() {
-    journal::own_control(host_)->waits_for.store(host_, Step::kSame, 0, std::memory_order_relaxed);
+    control_->waits_for.store(host_, Step::kSame, 0, std::memory_order_relaxed);
   }
   // Shows for reports what this rank waits for.
   void show_waiting(std::uint64_t what, std::uint32_t rank, std::uint64_t tag) {
     const auto shown = tag == kAnyTag ? journal::Waiting::kAnyTag : static_cast<std::uint32_t>(tag);
-    journal::own_control(host_)->waits_for.store(
-        host_, Step::kSame, journal::Waiting::make(what, rank, shown), std::memory_order_relaxed);
+    control_->waits_for.store(host_, Step::kSame, journal::Waiting::make(what, rank, shown),
+                              std::memory_order_relaxed);
   }
 
   // Takes in messages for posted receives. Without any, no message needs to be taken in.
@@ -408,8 +409,7 @@ class Inbox {
   }
 
   void report_other_receive(const Arrived& a) {
-    const auto* control = journal::own_control(host_);
-    divergence_.report(diagnostics_.other_receive(control->ordinal.load(std::memory_order_relaxed),
+    divergence_.report(diagnostics_.other_receive(control_->ordinal.load(std::memory_order_relaxed),
                                                   host_.rank(), a.from, a.message.bytes));
   }
 
@@ -481,6 +481,7 @@ class Inbox {
   journal::Arena& arena_;
   const journal::PeerView& peers_;
   const journal::SegmentHeader* header_;
+  journal::RankControl* const control_;
   journal::Region<H>& region_;
   Communicators<H>& comms_;
   Diagnostics& diagnostics_;

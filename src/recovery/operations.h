@@ -95,7 +95,7 @@ class Operations {
       control_->unproven.store(host, Step::kFlag, 1, std::memory_order_seq_cst);
     }
     execution.show_position(c.members.context, e.sequence, e.call);
-    if (c.members.size > 1) execution.become_live();
+    execution.become_live(c.members.size > 1);
     execution.show_inside();
     return e;
   }

@@ -46,7 +46,7 @@ class Outbox {
   // --- Messages that a former incarnation has posted
 
   // Returns whether the next message to world rank `to` is one of those.
-  bool is_posted(std::uint32_t to) {
+  [[gnu::always_inline]] bool is_posted(std::uint32_t to) {
     return sent_[to] < channels_.tail(to) && !engine::breaks(host_, Rule::kResendRecognised);
   }
   // REQUIRES is_posted(to). Compares the next message with the posted one instead of posting it,
@@ -97,7 +97,7 @@ class Outbox {
 
   // Begins the next message to `to` and returns its number. Its bytes are stored, then it is
   // posted. REQUIRES that is_posted(to) has just returned false.
-  std::uint64_t begin(std::uint32_t to) {
+  [[gnu::always_inline]] std::uint64_t begin(std::uint32_t to) {
     host_.step(Step::kPayload);
     return sent_[to]++;
   }
@@ -106,8 +106,9 @@ class Outbox {
   journal::Offset allocate(std::size_t bytes) { return journal_.allocate_message(bytes, sent_); }
   // Posts it. `value`: as in Record. `written` of its bytes are stored; the rest is copied from
   // `data` now, while the receiver reads.
-  void post(std::uint32_t to, const Label& label, std::uint64_t bytes, std::uint32_t hash,
-            std::uint64_t value, std::uint64_t written, const void* data) {
+  [[gnu::always_inline]] void post(std::uint32_t to, const Label& label, std::uint64_t bytes,
+                                   std::uint32_t hash, std::uint64_t value, std::uint64_t written,
+                                   const void* data) {
     journal::ChannelEntry& e = channels_.post(
         to, {label.context, label.key, label.call, hash, bytes, value, written, label.type});
     if (written < bytes) channels_.write(to, e, static_cast<const std::byte*>(data));

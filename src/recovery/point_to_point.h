@@ -65,7 +65,8 @@ class PointToPoint {
         outcomes_(outcomes),
         repetition_(repetition),
         waits_(waits),
-        diagnostics_(diagnostics) {}
+        diagnostics_(diagnostics),
+        ranks_(peers.ranks()) {}
 
   static std::uint64_t key_of(int tag) {
     return journal::kPointToPoint | static_cast<std::uint32_t>(tag);
@@ -310,9 +311,7 @@ class PointToPoint {
   const char* open_request() const { return open_ == 0 ? nullptr : "a request"; }
 
  private:
-  void become_live() {
-    if (peers_.ranks() > 1) execution_.become_live();
-  }
+  void become_live() { execution_.become_live(ranks_ > 1); }
 
   static Envelope envelope(const Arrived& a) { return envelope(a.from, a.message); }
   static Envelope envelope(std::uint32_t from, const journal::Message& m) {
@@ -410,6 +409,7 @@ class PointToPoint {
   Repetition<H>& repetition_;
   Waits<H>& waits_;
   Diagnostics& diagnostics_;
+  const std::uint32_t ranks_;  // of the job
   static constexpr unsigned kThoroughEvery = 32;
   std::uint64_t open_ = 0;
   unsigned asked_ = 0;

@@ -35,7 +35,7 @@ class Replicated {
         spec_(spec),
         hint_(call.hint),
         nonblocking_(nonblocking),
-        all_enter_(all_enter),
+        closes_zones_(all_enter && !nonblocking),
         e_(ops.enter(comm, call, false)),
         outcome_(*outcome) {
     outcome_.sequence = e_.sequence;
@@ -130,7 +130,7 @@ class Replicated {
   Progress end(Status status) {
     if (status == Status::kOk && e_.record == nullptr && e_.entered()) {
       ops_.bootstrap.note_live(e_.call);
-      if (all_enter_ && !nonblocking_) ops_.zones.close_behind(c_, e_.sequence);
+      if (closes_zones_) ops_.zones.close_behind(c_, e_.sequence);
     }
     if (status == Status::kOk && e_.keep_as != 0 && c_.members.size > 1) {
       status = ops_.bootstrap.keep(c_, e_.keep_as, e_.sequence, spec_.result_bytes);
@@ -158,7 +158,7 @@ class Replicated {
   const ReplicatedSpec& spec_;
   const Hint* const hint_;
   const bool nonblocking_;
-  const bool all_enter_;
+  const bool closes_zones_;  // of results, if the journal is full
   Entry e_;
   Outcome& outcome_;  // written where the caller reads it: it is on the path of 100 ns
   std::uint32_t fingerprint_ = 0;
