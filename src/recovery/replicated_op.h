@@ -1,7 +1,7 @@
 // An operation with a replicated result of either kind, for callers that hold one between calls.
 #pragma once
 
-#include <variant>
+#include <new>
 
 #include "recovery/attempted_op.h"
 #include "recovery/broadcast_op.h"
@@ -13,25 +13,37 @@ class ReplicatedOp {
  public:
   // Enters; see Replicated.
   ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
-               Outcome* outcome, bool nonblocking = false) {
-    if (is_broadcast(call.signature)) {
-      op_.template emplace<BroadcastOp<H>>(ops, comm, call, spec, outcome, nonblocking);
+               Outcome* outcome, bool nonblocking)
+      : is_broadcast_(is_broadcast(call.signature)) {
+    if (is_broadcast_) {
+      new (&broadcast_) BroadcastOp<H>(ops, comm, call, spec, outcome, nonblocking);
     } else {
-      op_.template emplace<AttemptedOp<H>>(ops, comm, call, spec, outcome, nonblocking);
+      new (&attempted_) AttemptedOp<H>(ops, comm, call, spec, outcome, nonblocking);
     }
   }
+  ~ReplicatedOp() {
+    if (is_broadcast_) {
+      broadcast_.~BroadcastOp<H>();
+    } else {
+      attempted_.~AttemptedOp<H>();
+    }
+  }
+  ReplicatedOp(const ReplicatedOp&) = delete;
+  ReplicatedOp& operator=(const ReplicatedOp&) = delete;
 
   Progress advance(bool thorough) {
-    if (auto* broadcast = std::get_if<BroadcastOp<H>>(&op_)) return broadcast->advance(thorough);
-    return std::get_if<AttemptedOp<H>>(&op_)->advance(thorough);
+    return is_broadcast_ ? broadcast_.advance(thorough) : attempted_.advance(thorough);
   }
   Standing standing() const {
-    if (auto* broadcast = std::get_if<BroadcastOp<H>>(&op_)) return broadcast->standing();
-    return std::get_if<AttemptedOp<H>>(&op_)->standing();
+    return is_broadcast_ ? broadcast_.standing() : attempted_.standing();
   }
 
  private:
-  std::variant<std::monostate, BroadcastOp<H>, AttemptedOp<H>> op_;  // never monostate
+  const bool is_broadcast_;
+  union {
+    BroadcastOp<H> broadcast_;
+    AttemptedOp<H> attempted_;
+  };
 };
 
 }  // namespace rejoin::recovery
