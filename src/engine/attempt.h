@@ -17,6 +17,7 @@
 #include "copy/copy.h"
 #include "engine/attempt_slots.h"
 #include "engine/copy.h"
+#include "engine/names.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
 #include "journal/host.h"

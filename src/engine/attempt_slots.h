@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/names.h"
 #include "journal/attempt_memory.h"
 #include "journal/host.h"
 #include "journal/peer_view.h"

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "engine/copy.h"
+#include "engine/names.h"
 #include "journal/attempt_memory.h"
 #include "journal/host.h"
 #include "journal/log.h"

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "copy/copy.h"
+#include "engine/names.h"
 #include "engine/reduction.h"
 #include "journal/waiting.h"
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "copy/copy.h"
+#include "engine/names.h"
 #include "journal/payload_stores.h"
 
 namespace rejoin::engine {

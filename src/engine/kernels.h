@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/names.h"
 #include "engine/reduction.h"
 
 namespace rejoin::engine {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/names.h"
 #include "journal/layout.h"
 
 namespace rejoin::engine {

@@ -622,7 +622,3 @@ void publish_death(std::byte* base, std::uint32_t rank);  // epoch + 1; death_ep
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation);
 
 }  // namespace rejoin::journal
-
-namespace rejoin::engine {
-using namespace rejoin::journal;  // the engine works on the journal's words
-}

@@ -37,7 +37,7 @@ alignas(64) std::byte alternate_stack[kStackBytes];
 long reporter = 0;         // the thread that reports its fault; only the first fault is reported
 sigjmp_buf out_of_memory;  // where a second fault, while the stack is read, returns to
 wire::Message report;
-engine::ModuleEntry module;
+journal::ModuleEntry module;
 
 void put(const char* format, ...) {
   va_list arguments;

@@ -59,7 +59,7 @@ class FileFacts {
   recovery::Rank& rank_;
   Memory& memory_;
   LibcHead& head_;
-  engine::LogWriter<std::uint64_t, engine::ShmHost> files_writer_;
+  journal::LogWriter<std::uint64_t, engine::ShmHost> files_writer_;
   ByteWriter ghosts_writer_;
   Set written_;            // file << 2 | how this rank has opened it (file_facts.cc)
   Set written_by_others_;  // likewise, for all other ranks

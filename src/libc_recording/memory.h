@@ -82,7 +82,7 @@ struct Set : Array<std::uint64_t> {
   }
 };
 
-using ByteWriter = engine::LogWriter<std::byte, engine::ShmHost>;
+using ByteWriter = journal::LogWriter<std::byte, engine::ShmHost>;
 
 // Appends bytes that become visible by to.show(). False: the journal has no more memory.
 inline bool append(ByteWriter& to, const void* data, std::size_t bytes) {

@@ -52,8 +52,8 @@ namespace rejoin::libc_recording {
 //                                     are its files (file_facts.h)
 struct LibcHead {
   std::uint32_t pid, parent;  // of the first incarnation
-  engine::Log files;          // u64: file << 2 | how it was opened for writing (file_facts.cc)
-  engine::Log ghosts;
+  journal::Log files;         // u64: file << 2 | how it was opened for writing (file_facts.cc)
+  journal::Log ghosts;
   std::uint64_t begin;  // position of the oldest base that was not truncated; 0: all is there
 };
 inline constexpr std::uint64_t kHeadBytes = 16;

@@ -374,9 +374,10 @@ bool Observations::same_as_last(const std::byte* head, std::size_t head_bytes, c
 
 void Observations::repeat() {
   if (repeat_word_ != nullptr) {
-    const std::uint32_t count = engine::load_element(*repeat_word_);
+    const std::uint32_t count = journal::load_element(*repeat_word_);
     if (count != ~std::uint32_t{0}) {
-      return engine::store_element(rank_.host(), journal::Step::kObserve, *repeat_word_, count + 1);
+      return journal::store_element(rank_.host(), journal::Step::kObserve, *repeat_word_,
+                                    count + 1);
     }
   }
   constexpr std::uint32_t kOnce = 1;

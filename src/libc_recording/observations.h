@@ -134,7 +134,7 @@ class Observations {
   [[noreturn]] void diverge(const char* asked);
 
   recovery::Rank& rank_;
-  const engine::SegmentHeader* header_;
+  const journal::SegmentHeader* header_;
   Memory memory_;
   ByteWriter writer_;
   LibcHead& head_;

@@ -45,7 +45,8 @@ Collective::~Collective() {
 void Collective::separate(const char* function) {
   constexpr std::uint32_t kPersistent = 0x80000001;  // not a possible colour of MPI_Comm_split
   const std::uint64_t count = count_creation(function, comm_, kPersistent);
-  const std::uint64_t id = engine::derive_context(comm_->comm->members.context, count, kPersistent);
+  const std::uint64_t id =
+      journal::derive_context(comm_->comm->members.context, count, kPersistent);
   own_ = is_inter(comm_) ? open_inter(comm_, id, first_group(comm_), second_group(comm_))
                          : open_child(comm_, id, ranks_of(comm_));
 }

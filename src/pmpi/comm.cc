@@ -56,8 +56,8 @@ MPI_Comm open_child(MPI_Comm parent, std::uint64_t id, WorldRanks members) {
 }
 
 std::uint64_t colour_of(WorldRanks members, std::uint64_t start) {
-  std::uint64_t h = engine::mix(start ^ members.size());
-  for (const std::uint32_t r : members) h = engine::mix(h + r);
+  std::uint64_t h = journal::mix(start ^ members.size());
+  for (const std::uint32_t r : members) h = journal::mix(h + r);
   return h;
 }
 
@@ -105,7 +105,7 @@ void dispose(MPI_Comm c) {
 // Makes the duplicate that operation `sequence` of comm creates, with copies of the attributes.
 int make_copy(const char* name, MPI_Comm comm, std::uint64_t sequence, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, sequence, 0);
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, sequence, 0);
   MPI_Comm c = is_inter(comm) ? open_inter(comm, id, first_group(comm), second_group(comm))
                               : open_child(comm, id, ranks_of(comm));
   c->topology = share(comm->topology);
@@ -151,8 +151,8 @@ int split(const char* name, const void* site, MPI_Comm comm, ColourAndKey mine, 
   const int n = members_of_part({reinterpret_cast<const ColourAndKey*>(o.data()), parent.size()},
                                 mine.colour, part);
   for (int i = 0; i < n; ++i) part[i] = parent[part[i]];
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
-                                                  static_cast<std::uint32_t>(mine.colour));
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, o.sequence,
+                                                   static_cast<std::uint32_t>(mine.colour));
   *newcomm = open_child(comm, id, {part, static_cast<std::size_t>(n)});
   return MPI_SUCCESS;
 }
@@ -264,8 +264,8 @@ int comm_create(const void* site, MPI_Comm comm, MPI_Group group, MPI_Comm* newc
   *newcomm = MPI_COMM_NULL;
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
   // Different members may pass disjoint groups, so the context's id depends on the group, too.
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
-                                                  colour_of(ranks_of(group), 0));
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, o.sequence,
+                                                   colour_of(ranks_of(group), 0));
   *newcomm = open_child(comm, id, ranks_of(group));
   return MPI_SUCCESS;
 }
@@ -280,8 +280,8 @@ int comm_create_group(const void* site, MPI_Comm comm, MPI_Group group, int tag,
   if (group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
   const std::uint64_t colour =
       colour_of(ranks_of(group), std::uint64_t{1} << 32 | static_cast<std::uint32_t>(tag));
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context,
-                                                  count_creation(kName, comm, colour), colour);
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context,
+                                                   count_creation(kName, comm, colour), colour);
   MPI_Comm c = open_child(comm, id, ranks_of(group));
   const Status status = meet(site, c, OpKind::kCommCreateGroup, nullptr, 0).status;
   if (status != Status::kOk) {

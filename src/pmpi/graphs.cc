@@ -94,7 +94,7 @@ int check_weights(const char* name, MPI_Comm comm, std::uint32_t weights) {
 
 MPI_Comm open_graph(MPI_Comm parent, std::uint64_t sequence, bool weighted, Ints sources,
                     Ints source_weights, Ints destinations, Ints destination_weights) {
-  const std::uint64_t id = engine::derive_context(parent->comm->members.context, sequence, 0);
+  const std::uint64_t id = journal::derive_context(parent->comm->members.context, sequence, 0);
   MPI_Comm c = open_child(parent, id, ranks_of(parent));
   c->topology = make_topology(MPI_DIST_GRAPH, weighted,
                               {sources, source_weights, destinations, destination_weights});
@@ -118,7 +118,7 @@ recovery::Call second_of(recovery::Call call, recovery::Hint* hint, std::size_t 
   call.signature.bytes = bytes;
   call.signature.layout = layout;
   if (call.hint == nullptr) return call;
-  *hint = {call.hint->bootstrap, call.hint->key == 0 ? 0 : engine::mix(call.hint->key) | 1};
+  *hint = {call.hint->bootstrap, call.hint->key == 0 ? 0 : journal::mix(call.hint->key) | 1};
   call.hint = hint;
   return call;
 }
@@ -181,7 +181,7 @@ recovery::Outcome exchange_edges(MPI_Comm comm, const recovery::Call& call, cons
 std::uint64_t sum_of_ends(int me, Ints sources, Ints destinations) {
   const auto hash = [](int source, int destination) {
     const auto from = static_cast<std::uint32_t>(source);
-    return engine::mix(std::uint64_t{from} << 32 | static_cast<std::uint32_t>(destination));
+    return journal::mix(std::uint64_t{from} << 32 | static_cast<std::uint32_t>(destination));
   };
   std::uint64_t sum = 0;
   for (const int to : destinations) sum += hash(me, to);

@@ -38,7 +38,7 @@ int subtract(WorldRanks a, WorldRanks b, std::uint32_t* out) {
 }
 
 bool are_distinct_ranks(int size, int n, const int* ranks) {
-  std::array<bool, engine::kMaxRanks> seen = {};
+  std::array<bool, journal::kMaxRanks> seen = {};
   for (int i = 0; i < n; ++i) {
     if (ranks[i] < 0 || ranks[i] >= size || seen[ranks[i]]) return false;
     seen[ranks[i]] = true;
@@ -61,7 +61,7 @@ int expand_ranges(int size, int n, const int (*ranges)[3], int* out) {
 }
 
 int exclude(WorldRanks group, int n, const int* ranks, std::uint32_t* out) {
-  std::array<bool, engine::kMaxRanks> excluded = {};
+  std::array<bool, journal::kMaxRanks> excluded = {};
   for (int i = 0; i < n; ++i) excluded[ranks[i]] = true;
   int count = 0;
   for (std::size_t i = 0; i < group.size(); ++i) {

@@ -1,5 +1,5 @@
 // Arithmetic of process groups: ordered sets of world ranks. Pure. Ranks are below
-// engine::kMaxRanks; outputs have room for every element of the inputs.
+// journal::kMaxRanks; outputs have room for every element of the inputs.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class Positions {
 
  private:
   static constexpr std::int16_t kAbsent = -1;
-  std::array<std::int16_t, engine::kMaxRanks> position_;
+  std::array<std::int16_t, journal::kMaxRanks> position_;
 };
 
 enum class GroupOrder { kIdent, kSimilar, kUnequal };

@@ -29,8 +29,8 @@ std::uint32_t calls_untimed = 0;
 
 namespace {
 
-using engine::Moment;
-using engine::PointKind;
+using journal::Moment;
+using journal::PointKind;
 
 std::uint64_t cpu_ns() {
   timespec t = {};
@@ -64,8 +64,8 @@ void open_world(Rank& rank) {
   for (std::uint32_t i = 0; i < rank.size(); ++i) members.as<std::uint32_t>()[i] = i;
   const std::uint32_t me = rank.rank();
   open_comm(MPI_COMM_WORLD,
-            rank.make_comm(engine::world_context(), members.as<std::uint32_t>(), rank.size()));
-  open_comm(MPI_COMM_SELF, rank.make_comm(engine::self_context(me), &me, 1));
+            rank.make_comm(journal::world_context(), members.as<std::uint32_t>(), rank.size()));
+  open_comm(MPI_COMM_SELF, rank.make_comm(journal::self_context(me), &me, 1));
 }
 
 // Ends the job if several threads of a former incarnation have called MPI, because the order of
@@ -139,7 +139,7 @@ void Entered::enter() {
   if (!is_first) context->rank->host().share();
   context->rank->host().enter();
   if (is_first) return;
-  engine::RankControl& control = context->rank->control();
+  journal::RankControl& control = context->rank->control();
   const std::uint64_t wanted = control.snapshot_wanted.load(std::memory_order_acquire);
   control.several_threads_before.store(context->rank->host(), journal::Step::kFlag,
                                        (wanted & ~journal::kAtCheckpoint) + 1);

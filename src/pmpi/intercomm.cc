@@ -40,7 +40,7 @@ std::uint64_t colour_of_pair(WorldRanks pair, int tag) {
 // Returns the call of a second operation within one MPI call, with the same bootstrap mark.
 recovery::Call second_of(recovery::Call call, recovery::Hint* hint) {
   if (call.hint == nullptr) return call;
-  *hint = {call.hint->bootstrap, call.hint->key == 0 ? 0 : engine::mix(call.hint->key) | 1};
+  *hint = {call.hint->bootstrap, call.hint->key == 0 ? 0 : journal::mix(call.hint->key) | 1};
   call.hint = hint;
   return call;
 }
@@ -71,7 +71,7 @@ void introduce(const recovery::Call& call, MPI_Comm local, MPI_Comm peer, int re
   const std::uint64_t colour = colour_of_pair(pair, tag);
   const std::uint64_t count = count_creation("MPI_Intercomm_create", peer, colour);
   const std::uint64_t bridge_id =
-      engine::derive_context(peer->comm->members.context, count, colour);
+      journal::derive_context(peer->comm->members.context, count, colour);
   Rank::Comm* bridge = context->rank->make_comm(bridge_id, pair, 2);
   if (bridge == nullptr) {
     end_job(MPI_ERR_NO_MEM, "there is no memory for another communicator");
@@ -95,7 +95,7 @@ void introduce(const recovery::Call& call, MPI_Comm local, MPI_Comm peer, int re
     got->code = MPI_ERR_COMM;
   }
   got->after = place;
-  if (got->code == MPI_SUCCESS) got->id = engine::derive_context(bridge_id, 0, 1);
+  if (got->code == MPI_SUCCESS) got->id = journal::derive_context(bridge_id, 0, 1);
 }
 
 int explain(const char* name, MPI_Comm comm, int code) {
@@ -155,8 +155,8 @@ int split_inter(const char* name, const void* site, MPI_Comm comm, ColourAndKey 
     given += groups[side].size();
   }
   if (parts[0].empty() || parts[1].empty()) return MPI_SUCCESS;
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
-                                                  static_cast<std::uint32_t>(mine.colour));
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, o.sequence,
+                                                   static_cast<std::uint32_t>(mine.colour));
   *newcomm = open_inter(comm, id, parts[0], parts[1]);
   return MPI_SUCCESS;
 }
@@ -192,7 +192,7 @@ int create_inter(const char* name, const void* site, MPI_Comm comm, MPI_Group gr
     part += n;
   }
   if (parts[0].empty() || parts[1].empty() || group->rank == MPI_UNDEFINED) return MPI_SUCCESS;
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence, 0);
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, o.sequence, 0);
   *newcomm = open_inter(comm, id, parts[0], parts[1]);
   return MPI_SUCCESS;
 }
@@ -262,7 +262,7 @@ int intercomm_merge(const void* site, MPI_Comm intercomm, int high, MPI_Comm* ne
   if (given.front() > given.back()) std::swap(low, up);
   Scratch both((low.size() + up.size()) * sizeof(std::uint32_t));
   std::ranges::copy(up, std::ranges::copy(low, both.as<std::uint32_t>()).out);
-  const std::uint64_t id = engine::derive_context(intercomm->comm->members.context, o.sequence, 0);
+  const std::uint64_t id = journal::derive_context(intercomm->comm->members.context, o.sequence, 0);
   *newintercomm = open_child(intercomm, id, {both.as<std::uint32_t>(), low.size() + up.size()});
   return MPI_SUCCESS;
 }

@@ -18,21 +18,21 @@ int alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
   require_active(kName);
   if (size < 0) return fail(kName, MPI_COMM_WORLD, MPI_ERR_ARG, "the size is negative");
   // MPI_Free_mem needs the size, which is in the cache line before the memory.
-  const std::size_t bytes = static_cast<std::size_t>(size) + engine::kLine;
+  const std::size_t bytes = static_cast<std::size_t>(size) + journal::kLine;
   void* memory = context->rank->arena().allocate(bytes);
   if (memory == nullptr) {
     return fail(kName, MPI_COMM_WORLD, MPI_ERR_NO_MEM, "no memory for %lld bytes",
                 static_cast<long long>(size));
   }
   *static_cast<std::size_t*>(memory) = bytes;
-  *static_cast<void**>(baseptr) = static_cast<std::byte*>(memory) + engine::kLine;
+  *static_cast<void**>(baseptr) = static_cast<std::byte*>(memory) + journal::kLine;
   return MPI_SUCCESS;
 }
 
 int free_mem(void* base) {
   require_active("MPI_Free_mem");
   if (base == nullptr) return MPI_SUCCESS;
-  std::byte* memory = static_cast<std::byte*>(base) - engine::kLine;
+  std::byte* memory = static_cast<std::byte*>(base) - journal::kLine;
   release(memory, *reinterpret_cast<std::size_t*>(memory));
   return MPI_SUCCESS;
 }

@@ -69,7 +69,7 @@ void mark_output(std::uint64_t value) {
   const auto& mark = journal::own_control(host)->output_mark;
   if (mark.load(std::memory_order_acquire) == value) return;
   host.tell(wire::MessageType::kMark, 0, value, nullptr, 0);
-  engine::wait_until(host, [&](bool) { return mark.load(std::memory_order_acquire) == value; });
+  journal::wait_until(host, [&](bool) { return mark.load(std::memory_order_acquire) == value; });
 }
 
 int checkpoint(const void* site, const recovery::Models& models) {

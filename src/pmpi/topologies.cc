@@ -79,7 +79,7 @@ int create_with_topology(const char* name, const void* site, MPI_Comm comm, OpKi
   if (o.status != Status::kOk) return fail_status(name, comm, o.status);
   *newcomm = MPI_COMM_NULL;
   if (comm->rank() >= members) return MPI_SUCCESS;
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence, 0);
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, o.sequence, 0);
   *newcomm = open_child(comm, id, ranks_of(comm).first(static_cast<std::size_t>(members)));
   (*newcomm)->topology = make_topology(topology, false, lists);
   return MPI_SUCCESS;
@@ -137,8 +137,8 @@ int cart_sub(const char* name, const void* site, MPI_Comm comm, const Topology& 
     kept_dims[k] = dims[i];
     kept_periods[k++] = t.grid().periods[i];
   }
-  const std::uint64_t id = engine::derive_context(comm->comm->members.context, o.sequence,
-                                                  static_cast<std::uint32_t>(part));
+  const std::uint64_t id = journal::derive_context(comm->comm->members.context, o.sequence,
+                                                   static_cast<std::uint32_t>(part));
   *new_comm = open_child(comm, id, {members.as<std::uint32_t>(), n});
   (*new_comm)->topology =
       make_topology(MPI_CART, false, {Ints(kept_dims, k), Ints(kept_periods, k)});

@@ -41,8 +41,8 @@ inline Ints ints(const int* first, int count) { return {first, static_cast<std::
 
 // Returns a hash of a whole list.
 inline std::uint32_t digest(std::uint32_t start, Ints list) {
-  std::uint64_t h = engine::mix(start + list.size());
-  for (const int v : list) h = engine::mix(h + static_cast<std::uint32_t>(v));
+  std::uint64_t h = journal::mix(start + list.size());
+  for (const int v : list) h = journal::mix(h + static_cast<std::uint32_t>(v));
   return static_cast<std::uint32_t>(h);
 }
 

@@ -22,8 +22,8 @@
 namespace rejoin::process_image {
 namespace {
 
-using engine::Frozen;
-using engine::MayFreeze;
+using journal::Frozen;
+using journal::MayFreeze;
 using wire::MessageType;
 
 constexpr const char* kTooOldKernel = "runs on a kernel that is too old for snapshots";
@@ -119,7 +119,7 @@ class Freezer final : public engine::ProcessImage {
     mark.store(host, journal::Step::kSame, 0);
     host.tell(MessageType::kMark, files_.unread_input(), value, nullptr, 0);
     std::uint64_t answer = 0;
-    engine::wait_until(host, [&](bool) {
+    journal::wait_until(host, [&](bool) {
       answer = mark.load(std::memory_order_acquire);
       return (answer & ~wire::kMarkRefused) == value;
     });

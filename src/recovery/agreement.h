@@ -14,7 +14,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Agreement {
  public:
   Agreement(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
@@ -96,7 +96,7 @@ class Agreement {
     diagnostics_.mismatch(earlier, host_.rank(), my_call, world, their_call);
     execution_.inside();
     journal_.commit(c.records, sequence, {call | journal::kRecordFailed, 0, 0});
-    engine::ring_sleepers(host_, c.members.world, c.members.size);
+    journal::ring_sleepers(host_, c.members.world, c.members.size);
     return Status::kMismatch;
   }
 
@@ -107,7 +107,7 @@ class Agreement {
 
   // Returns the call of an operation that member `i` has recorded as failed; else kNobody.
   std::uint32_t failed_call(Comm<H>& c, std::uint32_t i, std::uint64_t sequence) {
-    if (engine::breaks(host_, Rule::kFailureAtCheckpoint)) return kNobody;
+    if (journal::breaks(host_, Rule::kFailureAtCheckpoint)) return kNobody;
     if (peers_.tail(c.members, i) <= sequence) return kNobody;
     const std::uint32_t call = peers_.record(c.members, i, sequence).call;
     return (call & journal::kRecordFailed) != 0 ? call & ~journal::kRecordFailed : kNobody;

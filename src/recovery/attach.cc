@@ -111,10 +111,10 @@ int await_welcome(int socket, Message* m) {
 }
 
 std::uint64_t size_of(int fd) {
-  engine::SegmentHeader* h = static_cast<engine::SegmentHeader*>(
-      mmap(nullptr, sizeof(engine::SegmentHeader), PROT_READ, MAP_SHARED, fd, 0));
+  journal::SegmentHeader* h = static_cast<journal::SegmentHeader*>(
+      mmap(nullptr, sizeof(journal::SegmentHeader), PROT_READ, MAP_SHARED, fd, 0));
   if (h == MAP_FAILED) return 0;
-  const std::uint64_t bytes = h->magic == engine::kSegmentMagic ? h->segment_bytes : 0;
+  const std::uint64_t bytes = h->magic == journal::kSegmentMagic ? h->segment_bytes : 0;
   munmap(h, sizeof *h);
   return bytes;
 }
@@ -135,7 +135,7 @@ void advise(void* base, std::uint64_t bytes) {
   journal::system_call(SYS_madvise, address, length, MADV_DONTFORK);
   journal::system_call(SYS_madvise, address, length, MADV_DONTDUMP);
   // The part in front contains the futexes, whose accesses memcheck reports in any case.
-  const std::uint64_t front = engine::header_of(static_cast<std::byte*>(base))->first_region;
+  const std::uint64_t front = journal::header_of(static_cast<std::byte*>(base))->first_region;
   hidden.records = static_cast<std::byte*>(base) + front;
   hidden.record_bytes = bytes - front;
   journal::hide_from_memcheck(hidden.records, hidden.record_bytes);
@@ -145,7 +145,7 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   void* base = map_at(kSegmentAddress, bytes, MAP_SHARED, segment);
   void* memory = map_at(kArenaAddress, kArenaBytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (base == MAP_FAILED || memory == MAP_FAILED) return false;
-  if (format) engine::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
+  if (format) journal::format_segment(static_cast<std::byte*>(base), 1, 0, 0, 1);
   advise(base, bytes);
   madvise(memory, kArenaBytes, MADV_DONTDUMP);
   journal::hide_from_memcheck(memory, kArenaBytes);
@@ -204,7 +204,7 @@ bool is_started_by_another(char* error, std::size_t error_bytes) {
 
 bool attach_alone(char* error, std::size_t error_bytes) {
   if (is_started_by_another(error, error_bytes)) return false;
-  const std::uint64_t bytes = engine::segment_bytes_for(1, 0);
+  const std::uint64_t bytes = journal::segment_bytes_for(1, 0);
   const int fd = memfd_create("rejoin", MFD_CLOEXEC);
   const bool ok =
       fd >= 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0 && become(fd, bytes, 0, -1, true);
@@ -354,7 +354,7 @@ Rank* attach(char* error, std::size_t error_bytes) {
 bool is_shims(const std::byte* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   std::byte* base = attachment->rank.host().base();
-  const std::uint64_t segment_bytes = engine::header_of(base)->segment_bytes;
+  const std::uint64_t segment_bytes = journal::header_of(base)->segment_bytes;
   return (address >= base && address < base + segment_bytes) ||
          (at >= kArenaAddress && at < kArenaAddress + kArenaBytes);
 }

@@ -11,7 +11,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class AttemptedOp final : public Replicated<H> {
  public:
   // Enters; see Replicated.
@@ -32,7 +32,7 @@ class AttemptedOp final : public Replicated<H> {
           break;
         case State::kMayBegin:
           if (e_.sequence >= c_.records.tail() + kSlotsAtOnce &&
-              !engine::breaks(ops_.host, Rule::kSlotInTurn)) {
+              !journal::breaks(ops_.host, Rule::kSlotInTurn)) {
             return Progress::kPending;
           }
           if (nonblocking_ && !repeats_ && !ops_.repetition.may_do_new()) {
@@ -45,7 +45,7 @@ class AttemptedOp final : public Replicated<H> {
           if (state_ == State::kAttempt) return Progress::kPending;
           break;
         case State::kComplete:
-          if (!this->is_next() && !engine::breaks(ops_.host, Rule::kCompleteInOrder)) {
+          if (!this->is_next() && !journal::breaks(ops_.host, Rule::kCompleteInOrder)) {
             return Progress::kPending;
           }
           return complete();
@@ -109,7 +109,7 @@ class AttemptedOp final : public Replicated<H> {
     journal::Offset extent = 0;
     if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
       // All members write to the leader's: a record may already refer to the former attempt's.
-      const bool fresh = value_ == 0 || !engine::breaks(ops_.host, Rule::kFreshExtent);
+      const bool fresh = value_ == 0 || !journal::breaks(ops_.host, Rule::kFreshExtent);
       if (leads) value_ = extent = fresh ? this->reserve(spec_.result_bytes) : value_;
     } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
       // Only this rank writes there, and only a record of its own could refer to it.
@@ -118,7 +118,7 @@ class AttemptedOp final : public Replicated<H> {
     } else {
       value_ = 0;
     }
-    const std::uint32_t chain = c_.chain == engine::kUnlinked ? engine::kUnlinked : e_.chain;
+    const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
     attempt_->begin(e_.sequence, ops_.comms.generation(c_), chain, e_.call, staging_, out, extent);
     state_ = State::kAttempt;
   }
@@ -151,7 +151,7 @@ class AttemptedOp final : public Replicated<H> {
       case engine::AttemptState::kPending:
         break;
     }
-    if (!engine::breaks(ops_.host, Rule::kNewGeneration) &&
+    if (!journal::breaks(ops_.host, Rule::kNewGeneration) &&
         (ops_.comms.generation(c_) & 0xffffu) != attempt_->slots().generation()) {
       return give_up(ops_.comms.find_record(c_, e_.sequence));
     }

@@ -21,7 +21,7 @@ namespace rejoin::recovery {
 // Between the load and the first checkpoint a rank is in its bootstrap phase. Outcomes of
 // operations that are marked are stored until the job ends, under a key, and returned to every
 // incarnation that asks; no other member takes part then.
-template <engine::Host H>
+template <journal::Host H>
 class BootstrapCache {
  public:
   BootstrapCache(H& host, journal::Arena& arena, journal::Journal<H>& journal,

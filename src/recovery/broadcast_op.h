@@ -10,7 +10,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class BroadcastOp final : public Replicated<H> {
  public:
   // Enters; see Replicated.
@@ -55,7 +55,7 @@ class BroadcastOp final : public Replicated<H> {
                                  [this](std::size_t bytes) { return this->allocate(bytes); });
     } else {
       value = this->reserve(spec_.result_bytes);
-      if (engine::breaks(host, Rule::kPayloadBeforeRecord)) this->commit(value);
+      if (journal::breaks(host, Rule::kPayloadBeforeRecord)) this->commit(value);
       if (!engine::publish_chunks(host, c_.members, e_.sequence, ops_.execution.incarnation(),
                                   spec_.input, spec_.result_bytes, value)) {
         ops_.journal.out_of_memory();
@@ -70,7 +70,7 @@ class BroadcastOp final : public Replicated<H> {
   [[gnu::noinline]] Progress wait_for_readers(bool thorough) {
     ops_.host.step(Step::kFar);
     if (!nonblocking_) ops_.host.give_way();
-    if (!thorough || engine::breaks(ops_.host, Rule::kFarSenderLooks)) return Progress::kPending;
+    if (!thorough || journal::breaks(ops_.host, Rule::kFarSenderLooks)) return Progress::kPending;
     return this->look_for_disagreement(kNobody);
   }
   // With a full journal records wrap: also those of nonblocking operations.

@@ -22,7 +22,7 @@ inline std::uint32_t hash_of(const Signature& s) {
   return static_cast<std::uint32_t>(XXH3_64bits(&s, sizeof s)) | 1;
 }
 
-template <engine::Host Host>
+template <journal::Host Host>
 class CallTable {
  public:
   struct Interned {
@@ -72,7 +72,7 @@ class CallTable {
     std::uint32_t& phases = calls_.at(call)->phases;
     const std::uint32_t before = journal::load_element(phases);
     if ((before & phase) == 0) {
-      journal::store_element(host_, engine::Step::kPhase, phases, before | phase);
+      journal::store_element(host_, journal::Step::kPhase, phases, before | phase);
     }
   }
 
@@ -116,7 +116,7 @@ class CallTable {
     if (e == nullptr) return {kNone, hash};
     *e = {call.signature, hash, module, place, 0};
     const auto index = static_cast<std::uint32_t>(calls_.tail());
-    calls_.publish(engine::Step::kIntern);
+    calls_.publish(journal::Step::kIntern);
     if (2 * calls_.tail() > size_) {
       resize(2 * size_);
     } else {
@@ -159,7 +159,7 @@ class CallTable {
     journal::ModuleEntry* e = modules_.next();
     if (e == nullptr) return kNone;
     *e = found;
-    modules_.publish(engine::Step::kIntern);
+    modules_.publish(journal::Step::kIntern);
     return static_cast<std::uint32_t>(modules_.tail() - 1);
   }
 

@@ -16,9 +16,9 @@
 
 namespace rejoin::recovery {
 
-using engine::Progress;
+using journal::Progress;
 
-template <engine::Host H>
+template <journal::Host H>
 class ChannelOp {
  public:
   // Enters. `input`, `input_bytes`: this rank's contribution, for the fingerprint only.
@@ -37,7 +37,7 @@ class ChannelOp {
     if (!e_.entered() || e_.record == nullptr) return;
     const bool prepared = call.hint != nullptr && call.hint->prepare != nullptr;
     outcome_.status = ops.check_replay(e_, !prepared, fingerprint_, &outcome_.replaces_input);
-    const bool passes = !engine::breaks(ops.host, Rule::kMismatchNotRepeated);
+    const bool passes = !journal::breaks(ops.host, Rule::kMismatchNotRepeated);
     if (outcome_.status == Status::kMismatch && passes) outbox.pass_over(c_.members, e_.sequence);
   }
   ChannelOp(const ChannelOp&) = delete;
@@ -84,7 +84,7 @@ class ChannelOp {
     if (!outbox_.is_near(c_, e_.sequence, peer, bytes, nonblocking_)) {
       host.step(Step::kFar);
       if (!nonblocking_) host.give_way();
-      if (!thorough_ || engine::breaks(host, Rule::kFarSenderLooks)) return Progress::kPending;
+      if (!thorough_ || journal::breaks(host, Rule::kFarSenderLooks)) return Progress::kPending;
       const auto other = ops_.find_disagreement(c_, e_, peer);
       return other.found() ? fail(other) : Progress::kPending;
     }
@@ -159,7 +159,7 @@ class ChannelOp {
       return Progress::kFailed;
     }
     const bool in_turn = c_.records.tail() == e_.sequence;
-    if (!in_turn && !engine::breaks(ops_.host, Rule::kMismatchInTurn)) return Progress::kPending;
+    if (!in_turn && !journal::breaks(ops_.host, Rule::kMismatchInTurn)) return Progress::kPending;
     outcome_.status = ops_.mismatch(c_, e_, other_);
     return Progress::kFailed;
   }
@@ -175,7 +175,7 @@ class ChannelOp {
     ops_.execution.inside();
     if (live && c_.records.tail() == e_.sequence) {
       ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, 0});
-      engine::ring_sleepers(ops_.host, c_.members.world, c_.members.size);
+      journal::ring_sleepers(ops_.host, c_.members.world, c_.members.size);
       ops_.execution.caught_up();
       ops_.bootstrap.prove_others(c_, e_.sequence);
     }

@@ -21,7 +21,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Checkpointer {
  public:
   Checkpointer(Operations<H>& ops, PointToPoint<H>& messages, Inbox<H>& inbox, Outbox<H>& outbox,
@@ -55,7 +55,7 @@ class Checkpointer {
       const std::uint64_t prepared = control_->prepared.load(std::memory_order_relaxed);
       // A checkpoint that a former incarnation has completed is repeated without waiting, so the
       // position must not show this rank as blocked in it.
-      if (prepared <= v || engine::breaks(host_, Rule::kPastCheckpoint)) {
+      if (prepared <= v || journal::breaks(host_, Rule::kPastCheckpoint)) {
         execution_.show_inside();
       }
       const bool again = prepared >= v;
@@ -99,7 +99,7 @@ class Checkpointer {
     execution_.note_load();
     host_.step(Step::kLook);
     const bool constant = peers_.goes_back_to() != journal::Return::kVersions &&
-                          !engine::breaks(host_, Rule::kLoadIsConstant);
+                          !journal::breaks(host_, Rule::kLoadIsConstant);
     if (!constant) keep_what_is_there();
     const journal::Version* found = constant ? nullptr : newest_version(peers_.committed());
     if (found == nullptr) {
@@ -122,7 +122,7 @@ class Checkpointer {
   bool is_written(std::uint64_t v) const {
     if (v == header_->first_version + 1) return true;
     const journal::WrittenVersions written = peers_.written_versions();
-    if (engine::breaks(host_, Rule::kWrittenAlready)) return v == written.next;
+    if (journal::breaks(host_, Rule::kWrittenAlready)) return v == written.next;
     return written.contains(v);
   }
   // Whether the models of a version that is written are copied.
@@ -224,7 +224,7 @@ class Checkpointer {
     ring_everybody();
   }
   void ring_everybody() {
-    for (std::uint32_t r = 0; r < header_->ranks; ++r) engine::ring_sleepers(host_, &r, 1);
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) journal::ring_sleepers(host_, &r, 1);
   }
 
   // Called by rank 0 before it prepares v: a rank that leaves v finds what was announced with it.
@@ -268,17 +268,17 @@ class Checkpointer {
     const bool of_images = peers_.goes_back_to() == journal::Return::kImages;
     std::uint64_t oldest = of_images ? v : peers_.kept_by_all();
     std::uint64_t in_file = of_images ? header_->version_in_file.load() : 0;
-    if (engine::breaks(host_, Rule::kSlotOfFile)) in_file = 0;
+    if (journal::breaks(host_, Rule::kSlotOfFile)) in_file = 0;
     for (journal::Version& other : journal_.region().head()->version) {
       const std::uint64_t number = other.marks.number.load(std::memory_order_relaxed);
       if (number != v && number >= oldest && number != 0) continue;
       if (number != 0 && number == in_file) continue;
       slot = &other;
       if (number == v) break;
-      if (!engine::breaks(host_, Rule::kOldestVersionSlot)) oldest = number;
+      if (!journal::breaks(host_, Rule::kOldestVersionSlot)) oldest = number;
     }
-    engine::check(host_, slot != nullptr,
-                  "no slot is free for another checkpoint: this is a defect of Rejoin");
+    journal::check(host_, slot != nullptr,
+                   "no slot is free for another checkpoint: this is a defect of Rejoin");
     return *slot;
   }
 
@@ -294,7 +294,7 @@ class Checkpointer {
 
   Status await_commit(Comm<H>& world, std::uint32_t call, std::uint64_t v) {
     typename Operations<H>::Other other;
-    engine::wait_until(host_, [&](bool thorough) {
+    journal::wait_until(host_, [&](bool thorough) {
       // A member may wait for an operation that this rank has entered before this checkpoint.
       waits_.advance(thorough);
       host_.step(Step::kLook);
@@ -312,8 +312,8 @@ class Checkpointer {
 
   // Completes the committed version v. again: a former incarnation has prepared it.
   void complete(std::uint64_t v, bool again, bool compared) {
-    engine::check(host_, execution_.version() + 1 == v && peers_.committed() >= v,
-                  "a checkpoint was completed out of order: this is a defect of Rejoin");
+    journal::check(host_, execution_.version() + 1 == v && peers_.committed() >= v,
+                   "a checkpoint was completed out of order: this is a defect of Rejoin");
     if (compared) compare_globals(v);
     execution_.made_version(v);
     if (!again) execution_.caught_up();
@@ -321,7 +321,7 @@ class Checkpointer {
     const journal::Return decided = decide(v);
     if (v == header_->first_version + 1) tell_decision(v, decided);
     const bool point =
-        decided == journal::Return::kVersions || engine::breaks(host_, Rule::kVersionsAreData);
+        decided == journal::Return::kVersions || journal::breaks(host_, Rule::kVersionsAreData);
     const journal::Version* mine = point ? journal::own_version(host_, v) : nullptr;
     if (mine == nullptr) return;  // without a load a rank can go back only to main
     keep_what_is_there();
@@ -329,7 +329,7 @@ class Checkpointer {
     truncation_.close(v);
     inbox_.truncate(mine->marks);
     outcomes_.truncate(mine->marks.outcomes);
-    if (engine::breaks(host_, Rule::kDecideFirst)) journal::decide_return(host_, decided);
+    if (journal::breaks(host_, Rule::kDecideFirst)) journal::decide_return(host_, decided);
   }
 
   // The first checkpoint of the job decides, if no image was kept before. The slot of each rank
@@ -345,15 +345,15 @@ class Checkpointer {
       // The slot still exists: a rank that makes the next version has decided, and waits for this
       // one.
       const auto facts = peers_.version(r, v);
-      engine::check(host_, facts.has_value(),
-                    "a rank's first checkpoint was overwritten before all ranks had seen it: this "
-                    "is a defect of Rejoin");
+      journal::check(host_, facts.has_value(),
+                     "a rank's first checkpoint was overwritten before all ranks had seen it: this "
+                     "is a defect of Rejoin");
       if (!facts->can_be_imaged) without_image = r;
       if (facts->fault != journal::VersionFault::kNone) without_version = r;
     }
     const bool images = without_image == kNobody || without_version != kNobody;
     const Return decided = images ? Return::kImages : Return::kVersions;
-    if (engine::breaks(host_, Rule::kDecideFirst)) return decided;
+    if (journal::breaks(host_, Rule::kDecideFirst)) return decided;
     return journal::decide_return(host_, decided);
   }
 
@@ -394,7 +394,7 @@ class Checkpointer {
   // through its set-up again. Zones begin behind the first checkpoint.
   void keep_what_is_there() {
     journal::Region<H>& region = journal_.region();
-    if (!region.retention().serves_replays() || engine::breaks(host_, Rule::kKeepForCheckpoints))
+    if (!region.retention().serves_replays() || journal::breaks(host_, Rule::kKeepForCheckpoints))
       return;
     if (region.head()->past_version == 0) region.keep_everything();
   }
@@ -414,7 +414,7 @@ class Checkpointer {
     return m.global_bytes > 0 ? hash_bytes(m.global, m.global_bytes) : 0;
   }
   journal::GivenModel given_by(std::uint32_t rank, std::uint64_t v) const {
-    return peers_.given_model(rank, v, engine::breaks(host_, Rule::kHashOfThisVersion));
+    return peers_.given_model(rank, v, journal::breaks(host_, Rule::kHashOfThisVersion));
   }
 
   void compare_globals(std::uint64_t v) {
@@ -472,8 +472,8 @@ class Checkpointer {
     inbox_.restore(v.marks);
     outcomes_.restore(v.marks.outcomes);
     const auto global = peers_.global_model(execution_.loaded_version());
-    engine::check(host_, global.has_value(),
-                  "rank 0 does not have the loaded checkpoint: this is a defect of Rejoin");
+    journal::check(host_, global.has_value(),
+                   "rank 0 does not have the loaded checkpoint: this is a defect of Rejoin");
     *loaded = {execution_.loaded_version(),
                global->data(),
                global->size(),

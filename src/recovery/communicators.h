@@ -14,8 +14,8 @@
 
 namespace rejoin::recovery {
 
-using engine::Rule;
-using engine::Step;
+using journal::Rule;
+using journal::Step;
 
 inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
@@ -24,7 +24,7 @@ struct Receive;
 
 // The private state of one communicator in one incarnation. All of it can be rebuilt from the
 // segment and the program's own calls.
-template <engine::Host H>
+template <journal::Host H>
 struct Comm {
   journal::Members members;
   journal::LogWriter<journal::Record, H> records;
@@ -61,7 +61,7 @@ struct Comm {
   } queues;
 };
 
-template <engine::Host H>
+template <journal::Host H>
 class Communicators {
  public:
   Communicators(H& host, journal::Arena& arena, const journal::PeerView& peers,
@@ -124,7 +124,7 @@ class Communicators {
   // Returns a member that has a record of the operation; kNobody: none has.
   std::uint32_t find_record(Comm<H>& c, std::uint64_t sequence) {
     host_.step(Step::kLook);
-    if (engine::breaks(host_, Rule::kLookAtRecords)) return kNobody;
+    if (journal::breaks(host_, Rule::kLookAtRecords)) return kNobody;
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (peers_.tail(c.members, i) > sequence) return i;
     }

@@ -13,7 +13,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Cursors {
  public:
   Cursors(H& host, journal::Journal<H>& journal, Communicators<H>& comms, Inbox<H>& inbox,

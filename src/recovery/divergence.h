@@ -9,7 +9,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Divergence {
  public:
   explicit Divergence(H& host) : host_(host), header_(journal::job_of(host)) {}

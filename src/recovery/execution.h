@@ -17,8 +17,8 @@
 
 namespace rejoin::recovery {
 
-using engine::Rule;
-using engine::Step;
+using journal::Rule;
+using journal::Step;
 
 // Called in front of an operation if a notice is pending, and in front of every checkpoint.
 class NoticeHandler {
@@ -31,7 +31,7 @@ class NoticeHandler {
   ~NoticeHandler() = default;
 };
 
-template <engine::Host H>
+template <journal::Host H>
 class Execution {
  public:
   Execution(H& host, journal::Journal<H>& journal, CallTable<H>& calls)
@@ -178,7 +178,7 @@ class Execution {
     live_ = false;
     catching_up_ = incarnation_ > 0;
     const std::uint32_t moves = control_->moves.load(std::memory_order_relaxed);
-    if (moves % 2 != 0 && !engine::breaks(host_, Rule::kPositionAtRest)) {
+    if (moves % 2 != 0 && !journal::breaks(host_, Rule::kPositionAtRest)) {
       control_->moves.store(host_, Step::kPosition, moves + 1);
     }
   }

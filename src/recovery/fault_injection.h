@@ -11,7 +11,7 @@ namespace rejoin::recovery {
 using journal::Moment;
 using journal::PointKind;
 
-template <engine::Host H>
+template <journal::Host H>
 class FaultInjection {
  public:
   FaultInjection(H& host, std::uint32_t incarnation)

@@ -46,7 +46,7 @@ struct Receive {
   Receive* next = nullptr;
 };
 
-template <engine::Host H>
+template <journal::Host H>
 class Inbox {
  public:
   Inbox(H& host, journal::Arena& arena, const journal::PeerView& peers,
@@ -81,7 +81,7 @@ class Inbox {
       Arrived* a = *link;
       if (!matches(r, *a)) continue;
       if (a->next != nullptr && matches(r, *a->next) &&
-          engine::breaks(host_, Rule::kMatchInOrder)) {
+          journal::breaks(host_, Rule::kMatchInOrder)) {
         continue;
       }
       unlink(c.queues, link);
@@ -120,7 +120,7 @@ class Inbox {
     if (r.cancelled) return true;
     for (bool more = true; more && r.message == nullptr;) more = poll_next(r.source, true);
     if (r.message != nullptr) return false;
-    if (!engine::breaks(host_, Rule::kCancelRecorded)) {
+    if (!journal::breaks(host_, Rule::kCancelRecorded)) {
       std::uint64_t* at = cancelled_.next();
       if (at == nullptr) return false;
       *at = r.number;
@@ -333,9 +333,9 @@ class Inbox {
       free_ = a->next;
     } else {
       a = arena_.template make<Arrived>();
-      engine::check(host_, a != nullptr,
-                    "the queue of unexpected messages has no more memory: post receives earlier, "
-                    "or send fewer messages before they are received");
+      journal::check(host_, a != nullptr,
+                     "the queue of unexpected messages has no more memory: post receives earlier, "
+                     "or send fewer messages before they are received");
     }
     *a = {m, index, from, nullptr, s.newest, nullptr};
     (s.newest != nullptr ? s.newest->newer : s.oldest) = a;
@@ -384,7 +384,7 @@ class Inbox {
     r.message = a;
     if (r.bound != 0 && !fits(r.source, r.tag, *a)) report_other_receive(*a);
     if (r.source == kAnySource && r.bound == 0 && r.wildcard != kUnrecorded &&
-        !engine::breaks(host_, Rule::kMatchRecorded)) {
+        !journal::breaks(host_, Rule::kMatchRecorded)) {
       // Before anything follows from it: the next message of that sender goes to another receive.
       r.bound = journal::MatchWord::make(a->from, a->index);
       journal::store_element(host_, Step::kMatch, *matches_.at(r.wildcard), r.bound);
@@ -398,14 +398,14 @@ class Inbox {
     const std::uint32_t by = journal::matched_by(r.number);
     const std::uint32_t shown = peers_.matched(a->from, host_.rank(), a->index);
     if (shown != 0) {
-      if (shown != by && !engine::breaks(host_, Rule::kCompareReceive)) report_other_receive(*a);
+      if (shown != by && !journal::breaks(host_, Rule::kCompareReceive)) report_other_receive(*a);
       return;
     }
     if (shown_synchronous() < synchronous_) {
       region_.head()->synchronous.store(host_, Step::kMatched, synchronous_);
     }
     journal::show_match(host_, a->from, a->index, by);
-    engine::ring_sleepers(host_, &a->from, 1);
+    journal::ring_sleepers(host_, &a->from, 1);
   }
 
   void report_other_receive(const Arrived& a) {
@@ -424,9 +424,10 @@ class Inbox {
       return;
     }
     std::uint64_t* word = matches_.next();
-    engine::check(host_, word != nullptr,
-                  "the journal cannot grow, because memory (or the space in --journal-dir) is used "
-                  "up: give the job more, or set --journal-limit below what is available");
+    journal::check(
+        host_, word != nullptr,
+        "the journal cannot grow, because memory (or the space in --journal-dir) is used "
+        "up: give the job more, or set --journal-limit below what is available");
     *word = 0;
     matches_.publish(Step::kMatch);
   }
@@ -438,14 +439,14 @@ class Inbox {
       return;  // a former incarnation has shown it
     mine.store(host_, Step::kConsumed, all_below);
     if (peers_.recycles()) {
-      engine::ring_sleepers(host_, &from, 1);  // a sender may wait for this
+      journal::ring_sleepers(host_, &from, 1);  // a sender may wait for this
     }
   }
 
   // Reads which message a posted receive of any source was given meanwhile, if any.
   void bind(Receive& r) {
     if (r.source != kAnySource || r.bound != 0 || r.wildcard == kUnrecorded) return;
-    if (engine::breaks(host_, Rule::kBindWoken)) return;
+    if (journal::breaks(host_, Rule::kBindWoken)) return;
     r.bound = journal::load_element(*matches_.at(r.wildcard));
   }
 

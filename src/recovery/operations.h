@@ -30,7 +30,7 @@ struct Entry {
 
 // How operations of communicators are entered, and what an operation object uses of its rank. The
 // object itself holds one reference to this, because an operation takes 100 ns.
-template <engine::Host H>
+template <journal::Host H>
 class Operations {
  public:
   using Other = typename Agreement<H>::Other;
@@ -75,7 +75,7 @@ class Operations {
       if (found.marked != nullptr || !e.entered()) return e;
     }
     e.sequence = c.next_sequence++;
-    if (c.chain != engine::kUnlinked) [[likely]] {
+    if (c.chain != journal::kUnlinked) [[likely]] {
       c.chain =
           static_cast<std::uint32_t>(journal::mix(c.chain + (std::uint64_t{interned.hash} << 32)));
     }
@@ -127,7 +127,7 @@ class Operations {
                                               const std::uint32_t* fingerprint) {
     const journal::Contribution& shown = c.members.mine->contribution[e.sequence % journal::kSlots];
     if (shown.sequence.load(std::memory_order_acquire) != e.sequence + 1) return false;
-    if (engine::breaks(host, Rule::kCompareContribution)) return true;
+    if (journal::breaks(host, Rule::kCompareContribution)) return true;
     const std::uint64_t what = shown.what.load(std::memory_order_relaxed);
     const std::uint32_t call = journal::Contribution::call(what);
     const bool elsewhere =
@@ -162,7 +162,7 @@ class Operations {
   // Called when members have called different operations, and each has got the error: the calls
   // that follow are no longer compared with those before.
   void unlink_chain(Comm<H>& c) {
-    if (!engine::breaks(host, Rule::kMismatchToldOnce)) c.chain = engine::kUnlinked;
+    if (!journal::breaks(host, Rule::kMismatchToldOnce)) c.chain = journal::kUnlinked;
   }
 
   // Proves this rank's call of `e`, if it is unproven.

@@ -17,7 +17,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Outbox {
  public:
   // What a message says besides its bytes.
@@ -47,7 +47,7 @@ class Outbox {
 
   // Returns whether the next message to world rank `to` is one of those.
   [[gnu::always_inline]] bool is_posted(std::uint32_t to) {
-    return sent_[to] < channels_.tail(to) && !engine::breaks(host_, Rule::kResendRecognised);
+    return sent_[to] < channels_.tail(to) && !journal::breaks(host_, Rule::kResendRecognised);
   }
   // REQUIRES is_posted(to). Compares the next message with the posted one instead of posting it,
   // and returns its number. `data`: its bytes, contiguous; used if the former incarnation died
@@ -139,7 +139,7 @@ class Outbox {
  private:
   [[gnu::noinline]] void compare(const journal::ChannelEntry& posted, std::uint32_t to,
                                  const Label& label, std::uint64_t bytes, std::uint32_t hash) {
-    if (engine::breaks(host_, Rule::kCompareResent)) return;
+    if (journal::breaks(host_, Rule::kCompareResent)) return;
     const bool same_place = posted.context == label.context && posted.key == label.key;
     if (same_place && posted.bytes == bytes && posted.hash == hash) return;
     const char* text = diagnostics_.other_message(execution_.ordinal(), host_.rank(), label.call,

@@ -18,7 +18,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Outcomes {
  public:
   struct Answer {
@@ -99,7 +99,7 @@ class Outcomes {
  private:
   bool records() const {
     return region_.retention().serves_replays() &&
-           !engine::breaks(host_, journal::Rule::kOutcomeRecorded);
+           !journal::breaks(host_, journal::Rule::kOutcomeRecorded);
   }
 
   static constexpr std::uint64_t kMostInARow = (1u << 24) - 1;
@@ -117,9 +117,10 @@ class Outcomes {
   }
   void write(std::uint64_t word) {
     std::uint64_t* at = log_.next();
-    engine::check(host_, at != nullptr,
-                  "the journal cannot grow, because memory (or the space in --journal-dir) is used "
-                  "up: give the job more, or set --journal-limit below what is available");
+    journal::check(
+        host_, at != nullptr,
+        "the journal cannot grow, because memory (or the space in --journal-dir) is used "
+        "up: give the job more, or set --journal-limit below what is available");
     *at = word;
     log_.advance(1);
   }

@@ -50,7 +50,7 @@ struct Envelope {
   std::uint32_t type;  // hash of its type signature
 };
 
-template <engine::Host H>
+template <journal::Host H>
 class PointToPoint {
  public:
   PointToPoint(H& host, journal::Arena& arena, const journal::PeerView& peers,
@@ -95,7 +95,7 @@ class PointToPoint {
   void wait(Ready&& ready) {
     waits_.advance(false);
     if (ready(false)) return;
-    engine::wait_until(host_, [&](bool thorough) {
+    journal::wait_until(host_, [&](bool thorough) {
       waits_.advance(thorough);
       if (ready(thorough)) return true;
       become_live();
@@ -179,7 +179,7 @@ class PointToPoint {
         if (thorough) progress(true);
         host_.step(Step::kReceive);
         end = std::min(bytes, peers_.written(a.from, host_.rank(), a.index));
-        if (engine::breaks(host_, Rule::kWholeMessage)) end = bytes;
+        if (journal::breaks(host_, Rule::kWholeMessage)) end = bytes;
         return end > at;
       });
       take(data + at, at, end - at);
@@ -336,7 +336,7 @@ class PointToPoint {
   std::uint32_t hash_of(const Payload& p) {
     if (p.fill == nullptr) return hash_bytes(p.data, p.bytes);
     auto* packed = static_cast<std::byte*>(arena_.allocate(p.bytes));
-    engine::check(
+    journal::check(
         host_, packed != nullptr,
         "the MPI library's memory is used up: the program may have too many messages that it has "
         "not received yet, or handles (requests, datatypes, communicators) that it has not freed");
@@ -364,7 +364,7 @@ class PointToPoint {
     const bool thorough = ++asked_ % kThoroughEvery == 0;
     waits_.advance(thorough);
     // Peers may wait until their messages are matched, and this rank may make no other MPI calls.
-    if (thorough && !engine::breaks(host_, Rule::kAskingTakesIn)) inbox_.poll_all(true);
+    if (thorough && !journal::breaks(host_, Rule::kAskingTakesIn)) inbox_.poll_all(true);
     return thorough;
   }
   void pass_time() { host_.poll(not_yet_++); }
@@ -382,9 +382,9 @@ class PointToPoint {
     for (std::uint32_t i = 0; i < count.value; ++i) {
       typename Outcomes<H>::Answer one;
       const bool there = outcomes_.recall(&one);
-      engine::check(host_, there,
-                    "the journal has only a part of the outcome of MPI_Waitsome or MPI_Testsome: "
-                    "this is a defect of Rejoin");
+      journal::check(host_, there,
+                     "the journal has only a part of the outcome of MPI_Waitsome or MPI_Testsome: "
+                     "this is a defect of Rejoin");
       expect(one.kind, OutcomeKind::kIndex);
       indices[i] = static_cast<int>(one.value);
       finish(indices[i]);

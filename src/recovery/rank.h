@@ -20,7 +20,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class BasicRank final : private Woken {
  public:
   using Comm = recovery::Comm<H>;
@@ -122,7 +122,7 @@ class BasicRank final : private Woken {
   [[gnu::always_inline]] void wait_for(Op& op, Advance&& advance) {
     if (waits_.any()) [[unlikely]]
       waits_.begin(op.standing());
-    engine::wait_until(host_, [&](bool thorough) {
+    journal::wait_until(host_, [&](bool thorough) {
       waits_.advance(thorough);
       if (advance(thorough) != Progress::kPending) return true;
       if (thorough) inbox_.poll_all(true);
@@ -243,7 +243,7 @@ class BasicRank final : private Woken {
     outcomes_.rebase();
     execution_.rebase();
     repetition_.begin();
-    if (engine::breaks(host_, Rule::kRebaseWoken)) return;
+    if (journal::breaks(host_, Rule::kRebaseWoken)) return;
     journal_.rebase();
     calls_.rebase();
     inbox_.rebase();

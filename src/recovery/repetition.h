@@ -20,7 +20,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Repetition {
  public:
   Repetition(H& host, journal::Journal<H>& journal, Communicators<H>& comms, Inbox<H>& inbox,
@@ -56,20 +56,20 @@ class Repetition {
   }
   // The same where waiting is possible: for a nonblocking operation that acts after it was entered.
   bool may_do_new() {
-    return !open_ || engine::breaks(host_, Rule::kNothingLeft) ||
+    return !open_ || journal::breaks(host_, Rule::kNothingLeft) ||
            look().what == Left::What::kNothing;
   }
   // Looks during a wait, and shows the answer to the agent.
   void look_in_wait() {
     look();
     show();
-    if (engine::breaks(host_, Rule::kStandstillDiverges))
+    if (journal::breaks(host_, Rule::kStandstillDiverges))
       control_->repeating.store(host_, Step::kPosition, 0);
   }
 
  private:
   [[gnu::noinline]] void check(std::uint32_t call) {
-    if (engine::breaks(host_, Rule::kNothingLeft)) return;
+    if (journal::breaks(host_, Rule::kNothingLeft)) return;
     const Left left = look();
     if (left.what == Left::What::kNothing) return;
     divergence_.report(diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));

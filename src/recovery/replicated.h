@@ -9,11 +9,11 @@
 
 namespace rejoin::recovery {
 
-using engine::Progress;
+using journal::Progress;
 
 // The kind of operation adds how it is executed. It advances without waiting; blocking is
 // wait_until(host, [&](bool thorough) { return op.advance(thorough) != kPending; }).
-template <engine::Host H>
+template <journal::Host H>
 class Replicated {
  public:
   Replicated(const Replicated&) = delete;
@@ -108,10 +108,10 @@ class Replicated {
 
   void commit(std::uint64_t value) {
     H& host = ops_.host;
-    if (engine::breaks(host, Rule::kRecordBeforeReturn)) return;
+    if (journal::breaks(host, Rule::kRecordBeforeReturn)) return;
     ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
-    if (!engine::breaks(host, Rule::kRingAfterRecord)) {
-      engine::ring_sleepers(host, c_.members.world, c_.members.size);
+    if (!journal::breaks(host, Rule::kRingAfterRecord)) {
+      journal::ring_sleepers(host, c_.members.world, c_.members.size);
     }
     ops_.execution.caught_up();
     ops_.bootstrap.prove_others(c_, e_.sequence);

@@ -8,7 +8,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class ReplicatedOp {
  public:
   // Enters; see Replicated.

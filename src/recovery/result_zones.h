@@ -10,7 +10,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class ResultZones {
  public:
   // `ranks`: of the job.

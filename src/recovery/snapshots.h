@@ -30,7 +30,7 @@ class Woken {
   ~Woken() = default;
 };
 
-template <engine::Host H>
+template <journal::Host H>
 class Snapshots final : public NoticeHandler {
  public:
   Snapshots(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
@@ -77,7 +77,7 @@ class Snapshots final : public NoticeHandler {
   }
 
  private:
-  bool breaks(Rule rule) const { return engine::breaks(host_, rule); }
+  bool breaks(Rule rule) const { return journal::breaks(host_, rule); }
   bool wanted() const { return header_->snapshots != 0; }
   // Handles a full journal (PROTOCOL.md, "When the journal is full"). Reports it to the supervisor
   // once this rank's own replay is complete, and starts to recycle memory when the supervisor has
@@ -178,11 +178,11 @@ class Snapshots final : public NoticeHandler {
       return true;
     }
     switch (host_.may_freeze(number)) {
-      case engine::MayFreeze::kYes:
+      case journal::MayFreeze::kYes:
         break;
-      case engine::MayFreeze::kNotNow:
+      case journal::MayFreeze::kNotNow:
         return false;
-      case engine::MayFreeze::kNo:
+      case journal::MayFreeze::kNo:
         taken_ = number;
         refused_ = true;
         return true;
@@ -192,9 +192,9 @@ class Snapshots final : public NoticeHandler {
     taken_ = number;
     imaged_at_ = journal_.region().memory().all_backed_bytes();
     journal_.region().zones().expect_snapshot();
-    const engine::Frozen frozen = host_.freeze(number);
-    if (frozen == engine::Frozen::kWoken) wake();
-    refused_ = frozen == engine::Frozen::kNot;
+    const journal::Frozen frozen = host_.freeze(number);
+    if (frozen == journal::Frozen::kWoken) wake();
+    refused_ = frozen == journal::Frozen::kNot;
     return true;
   }
 

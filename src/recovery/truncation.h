@@ -14,7 +14,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Truncation final : public journal::ZoneLabels {
  public:
   Truncation(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
@@ -52,7 +52,7 @@ class Truncation final : public journal::ZoneLabels {
     if (late || c.members.size == 1) return;
     std::uint64_t keep_from = journal::mark_of(host_, host_.rank(), c.members.context);
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
-      if (engine::breaks(host_, Rule::kTruncateBehindAllTails)) break;
+      if (journal::breaks(host_, Rule::kTruncateBehindAllTails)) break;
       keep_from = std::min(keep_from, peers_.tail(c.members, i));
     }
     c.records.truncate(keep_from);

@@ -9,7 +9,7 @@
 
 namespace rejoin::recovery {
 
-using engine::Signature;
+using journal::Signature;
 
 // Values are part of the journal's format.
 enum class OpKind : std::uint16_t {

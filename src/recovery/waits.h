@@ -11,7 +11,7 @@
 
 namespace rejoin::recovery {
 
-template <engine::Host H>
+template <journal::Host H>
 class Waits {
  public:
   Waits(H& host, Repetition<H>& repetition)
@@ -21,7 +21,7 @@ class Waits {
   bool any() const { return outstanding_.any(); }
   // Starts one that was just entered.
   void start(Nonblocking& op) {
-    outstanding_.start(op, !engine::breaks(host_, Rule::kSendOnEntering));
+    outstanding_.start(op, !journal::breaks(host_, Rule::kSendOnEntering));
   }
 
   // Called before the program waits for `s`, while nonblocking operations are outstanding: until
@@ -42,7 +42,7 @@ class Waits {
 
  private:
   [[gnu::noinline]] void advance_all(bool thorough) {
-    if (engine::breaks(host_, Rule::kAdvanceOutstanding)) return;
+    if (journal::breaks(host_, Rule::kAdvanceOutstanding)) return;
     if (outstanding_.advance(thorough)) show_awaited();
   }
 

@@ -239,11 +239,11 @@ class Host : private launcher::AgentDriver {
   }
   void act(std::uint32_t rank, const AgentAction::PublishDeath&) override {
     REQUIRE(!ranks_[rank].tree);
-    engine::publish_death(segment_.base(), rank);
+    journal::publish_death(segment_.base(), rank);
   }
   void act(std::uint32_t, const AgentAction::RingAll&) override { segment_.ring_all(); }
   void act(std::uint32_t rank, const AgentAction::Admit&) override {
-    engine::admit(segment_.base(), rank, ranks_[rank].incarnation);
+    journal::admit(segment_.base(), rank, ranks_[rank].incarnation);
   }
   void act(std::uint32_t rank, const AgentAction::Want& a) override {
     Images& images = images_[rank];
@@ -362,7 +362,7 @@ class Host : private launcher::AgentDriver {
   void on_report(const Report& report) {
     if (report.has_module()) {
       const Report::Module& m = report.module();
-      REQUIRE(m.rank() < kRanks && m.entry().size() == sizeof(engine::ModuleEntry));
+      REQUIRE(m.rank() < kRanks && m.entry().size() == sizeof(journal::ModuleEntry));
     }
     if (!report.has_happened()) return;
     const auto event = launcher::to_event(report);

@@ -58,11 +58,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   REQUIRE(whole.version() == kVersion);
   std::uint64_t bumps[kRanks];
   for (std::uint32_t r = 0; r < kRanks; ++r) {
-    bumps[r] = engine::control_of(segment().base(), r)->payload_bump.load();
+    bumps[r] = journal::control_of(segment().base(), r)->payload_bump.load();
   }
   whole.install(segment());
   for (std::uint32_t r = 0; r < kRanks; ++r) {
-    journal::put(engine::control_of(segment().base(), r)->payload_bump, bumps[r]);
+    journal::put(journal::control_of(segment().base(), r)->payload_bump, bumps[r]);
   }
   return 0;
 }

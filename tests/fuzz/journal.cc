@@ -43,7 +43,7 @@ void send(test::Rank& rank, test::Rank::Comm& comm) {
 class Journal {
  public:
   Journal(std::uint64_t limit_bytes, int rounds)
-      : bytes_(engine::segment_bytes_for(2, limit_bytes)), file_(bytes_, MAP_PRIVATE) {
+      : bytes_(journal::segment_bytes_for(2, limit_bytes)), file_(bytes_, MAP_PRIVATE) {
     test::ThreadJob job(2, limit_bytes);
     job.run([rounds](test::Rank& rank, test::Rank::Comm& comm) {
       for (int i = 0; i < rounds; ++i) {

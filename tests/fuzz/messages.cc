@@ -27,9 +27,9 @@ struct Ends {
 
 // A call site in a module of arbitrary contents.
 std::string site(std::uint32_t rank, std::uint32_t module, std::uint64_t place) {
-  engine::ModuleEntry entry;
+  journal::ModuleEntry entry;
   std::memset(&entry, static_cast<int>(rank), sizeof entry);
-  if (module % 2 == 0) entry.build_id_bytes = engine::kNamedSite;
+  if (module % 2 == 0) entry.build_id_bytes = journal::kNamedSite;
   return launcher::rough_site(entry, place);
 }
 

@@ -219,7 +219,7 @@ void Agent::read(const Coming& coming) {
   }
   if (p.incarnation != supervisor_.incarnation(p.rank)) return;
   if (m.type == MessageType::kJournalStep) {
-    engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+    journal::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
     return;
   }
   if (m.type == MessageType::kSnapshotDue) {
@@ -314,7 +314,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::AwaitOutput&) {
 
 void Agent::act(std::uint32_t rank, const AgentAction::Admit&) {
   if (breaks(Mutant::kJournalLost)) simulation_->lose_journal(rank);
-  engine::admit(base_, rank, supervisor_.incarnation(rank));
+  journal::admit(base_, rank, supervisor_.incarnation(rank));
 }
 
 bool Agent::carry_out_next(CoreAction& a) {
@@ -367,13 +367,13 @@ bool Agent::publish(std::uint32_t rank) {
   if (simulation_->options().split_death && !half) {
     // This is the first half of publish_death(). The whole function follows later.
     half = true;
-    const std::uint32_t epoch = engine::header_of(base_)->epoch.load() + 1;
-    engine::control_of(base_, rank)
+    const std::uint32_t epoch = journal::header_of(base_)->epoch.load() + 1;
+    journal::control_of(base_, rank)
         ->death_epoch.store(journal::kAgentStores, journal::Step::kDeath, epoch);
     return false;
   }
   half = false;
-  engine::publish_death(base_, rank);
+  journal::publish_death(base_, rank);
   simulation_->note_agent(rank, "death is published");
   return true;
 }
@@ -467,7 +467,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& action) {
 }
 
 launcher::Position Agent::position(std::uint32_t rank) const {
-  const engine::RankControl* c = engine::control_of(base_, rank);
+  const journal::RankControl* c = journal::control_of(base_, rank);
   launcher::Position p;
   p.ordinal = c->ordinal.load();
   p.live = c->live_since.load() != 0;
@@ -475,7 +475,7 @@ launcher::Position Agent::position(std::uint32_t rank) const {
   if (p.ordinal == 0) return p;
   p.context = c->context.load();
   p.sequence = c->sequence.load();
-  p.inside = c->phase.load() == engine::Phase::kInside;
+  p.inside = c->phase.load() == journal::Phase::kInside;
   return p;
 }
 

@@ -19,10 +19,10 @@ void Agent::take_image_coming(const Coming& coming) {
   Image& image = images_[coming.process];
   image.registered = true;
   // The first image decides unless a checkpoint has decided.
-  auto now = engine::Return::kUndecided;
-  auto& word = engine::header_of(base_)->goes_back_to;
-  word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
-  if (word.load() == engine::Return::kVersions) return simulation_->end_image(coming.process);
+  auto now = journal::Return::kUndecided;
+  auto& word = journal::header_of(base_)->goes_back_to;
+  word.decide(journal::kAgentStores, journal::Step::kDecide, &now, journal::Return::kImages);
+  if (word.load() == journal::Return::kVersions) return simulation_->end_image(coming.process);
   const auto connection = static_cast<int>(connections_.size());
   connections_.push_back({coming.process, false, true});
   queue_.push_back(AgentEvent{image.rank, simulation_->time(),
@@ -74,9 +74,9 @@ void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnde
 // The following actions check rules of the snapshots that hold whatever the core decides.
 
 void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
-  engine::control_of(base_, rank)
+  journal::control_of(base_, rank)
       ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number);
-  engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+  journal::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
 }
 
 void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
@@ -89,9 +89,9 @@ void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
   if (kept != kNone && a.number <= images_[kept].number) {
     simulation_->fail("S1: a rank's marks go back");
   }
-  engine::control_of(base_, rank)
+  journal::control_of(base_, rank)
       ->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number);
-  engine::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
+  journal::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
   ranks_[rank].kept = image;
   if (std::exchange(ranks_[rank].lost_image, false)) probes_.hit(Probe::kImageAgain);
   if (std::exchange(ranks_[rank].lost_unregistered, false)) {
@@ -150,7 +150,8 @@ void Agent::make_clone(std::uint32_t image) {
 // There are no snapshots while no rank makes progress, because a job in which all ranks are blocked
 // must be detected.
 bool Agent::snapshot_due() const {
-  const bool versions = engine::header_of(base_)->goes_back_to.load() == engine::Return::kVersions;
+  const bool versions =
+      journal::header_of(base_)->goes_back_to.load() == journal::Return::kVersions;
   return snapshot_every_turns_ != 0 && !versions && !supervisor_.stopping() &&
          progress() != progress_then_;
 }
@@ -167,7 +168,7 @@ launcher::SnapshotRound Agent::next_round() {
 std::uint64_t Agent::progress() const {
   std::uint64_t all = 0;
   for (std::uint32_t r = 0; r < options_.ranks(); ++r) {
-    const engine::RankControl* c = engine::control_of(base_, r);
+    const journal::RankControl* c = journal::control_of(base_, r);
     all += c->ordinal.load() + (std::uint64_t{c->incarnation.load()} << 32);
   }
   return all;

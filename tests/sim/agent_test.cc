@@ -37,7 +37,7 @@ TEST(Restarts, AreAsManyAsAllowed) {
       ASSERT_EQ(so_far.ranks[1].incarnation, i) << seed;
       const std::uint64_t steps = so_far.ranks[1].steps;
       ASSERT_GT(steps, kStartUpSteps);
-      plan.deaths.push_back({1, i, seed < 4 ? steps : 1 + engine::mix(seed * 8 + i) % steps});
+      plan.deaths.push_back({1, i, seed < 4 ? steps : 1 + journal::mix(seed * 8 + i) % steps});
     }
     const Result one_more = job.run(plan);
     EXPECT_EQ(one_more.deaths, kMost + 1);

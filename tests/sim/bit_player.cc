@@ -83,7 +83,7 @@ std::uint32_t BitPlayer::number(std::uint32_t n) {
   const std::uint32_t incarnation = rank_.host().incarnation();
   if (incarnation == 0) return 0;
   const std::uint64_t drawn =
-      engine::mix(job_.simulation().time() + 7 * bits_ + engine::mix(incarnation * 64 + rank()));
+      journal::mix(job_.simulation().time() + 7 * bits_ + journal::mix(incarnation * 64 + rank()));
   // Most bits are those of the first incarnation, so that an execution proceeds far before it
   // differs.
   return drawn % 4 == 0 ? static_cast<std::uint32_t>(drawn >> 8) % n : 0;
@@ -112,7 +112,7 @@ std::uint32_t BitPlayer::begin_message(OpKind kind) {
 
 void BitPlayer::summed(std::uint64_t sequence, std::uint64_t sum) {
   happened(Kind::kSum, 0, sequence, 0, sum);
-  state_ = engine::mix(state_ + sum);
+  state_ = journal::mix(state_ + sum);
 }
 
 void BitPlayer::sum(std::uint64_t contribution) {
@@ -156,7 +156,7 @@ void BitPlayer::broadcast(std::uint32_t root, std::uint64_t value) {
   if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
   if (root == rank()) return;
   happened(Kind::kHeard, root, sequence, 0, value_of(o));
-  state_ = engine::mix(state_ + value_of(o));
+  state_ = journal::mix(state_ + value_of(o));
 }
 
 recovery::SentMessage BitPlayer::post(std::uint32_t to, std::uint64_t value, bool synchronous) {
@@ -201,7 +201,7 @@ void BitPlayer::receive(int from) {
                         });
   const recovery::Arrived& a = *receive.message;
   happened(Kind::kReceived, a.from, receive.number, a.index, value);
-  state_ = engine::mix(state_ + value + a.from);
+  state_ = journal::mix(state_ + value + a.from);
   rank_.messages().consume(receive);
   rank_.messages().end();
 }

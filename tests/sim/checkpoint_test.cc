@@ -164,9 +164,9 @@ struct Used {
 Used used(const Job& job) {
   Used u = {};
   for (std::uint32_t r = 0; r < job.world().ranks; ++r) {
-    u.permanent += engine::control_of(job.base(), r)->permanent_bump.load();
-    u.payload += engine::control_of(job.base(), r)->payload_bump.load();
-    const engine::RegionHead* head = engine::region_of(job.base(), r);
+    u.permanent += journal::control_of(job.base(), r)->permanent_bump.load();
+    u.payload += journal::control_of(job.base(), r)->payload_bump.load();
+    const journal::RegionHead* head = journal::region_of(job.base(), r);
     u.zones += head->zones;
     for (std::uint32_t z = 0; z < head->zones; ++z) {
       const journal::Zone& zone = head->zone[z];
@@ -226,7 +226,7 @@ TEST(Memory, IsReusedAfterDeaths) {
 std::uint64_t tables(const Job& job) {
   std::uint64_t bytes = 0;
   for (std::uint32_t r = 0; r < job.world().ranks; ++r) {
-    const std::uint32_t count = engine::region_of(job.base(), r)->contexts.tables.load();
+    const std::uint32_t count = journal::region_of(job.base(), r)->contexts.tables.load();
     for (std::uint32_t k = 0; k < count; ++k) {
       bytes += (std::uint64_t{journal::kFirstTableEntries} << k) * sizeof(journal::ContextEntry);
     }
@@ -243,7 +243,7 @@ TEST(Memory, OfCommunicatorsIsReused) {
     const std::uint64_t before = used(shorter).permanent - tables(shorter);
     const std::uint64_t after = used(longer).permanent - tables(longer);
     // The number of blocks that are not past depends on the schedule; it is less than 200.
-    EXPECT_LE(after, before + 3 * longer.world().ranks * sizeof(engine::ContextBlock)) << seed;
+    EXPECT_LE(after, before + 3 * longer.world().ranks * sizeof(journal::ContextBlock)) << seed;
   }
 }
 

@@ -42,7 +42,7 @@ Mapping::~Mapping() { munmap(memory_, bytes_); }
 
 Job::Job(const World& world)
     : world_(world),
-      segment_(engine::segment_bytes_for(world.ranks, world.journal_limit_bytes)),
+      segment_(journal::segment_bytes_for(world.ranks, world.journal_limit_bytes)),
       agent_(segment_.get(), probes_),
       simulation_(segment_.get(), *this, agent_) {
   reference_result_ = run_judged(Plan(), nullptr);
@@ -60,8 +60,8 @@ Result Job::run(const Plan& plan) {
 Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   std::byte* base = segment_.get();
   if (runs_ > 0) wipe_segment();
-  engine::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
-  engine::SegmentHeader* header = engine::header_of(base);
+  journal::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
+  journal::SegmentHeader* header = journal::header_of(base);
   header->snapshots = world_.snapshot_every_turns != 0;
   if (header->snapshots != 0) journal::put(header->goes_back_to, journal::Return::kUndecided);
   decided_ = header->goes_back_to.load();
@@ -69,11 +69,11 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   header->light_publish = plan.options.light_publish;
   header->snapshot_every_bytes = kSnapshotEveryBytes;
   for (const World::Kill& k : world_.kills) {
-    engine::FaultPoint& point = header->fault[header->faults++];
+    journal::FaultPoint& point = header->fault[header->faults++];
     point.rank = k.rank;
     point.incarnation = k.incarnation;
     point.ordinal = k.ordinal;
-    point.kind = engine::PointKind::kOperation;
+    point.kind = journal::PointKind::kOperation;
     point.moment = k.moment;
   }
   oracle_.begin(base, reference);
@@ -140,23 +140,23 @@ std::uint64_t Job::turn_limit(const Plan& plan) const {
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
   std::byte* base = segment_.get();
-  const engine::SegmentHeader* header = engine::header_of(base);
+  const journal::SegmentHeader* header = journal::header_of(base);
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {
-    engine::RegionHead* head = engine::region_of(base, r);
+    journal::RegionHead* head = journal::region_of(base, r);
     auto* region = reinterpret_cast<std::byte*>(head);
-    const engine::RankControl* control = engine::control_of(base, r);
+    const journal::RankControl* control = journal::control_of(base, r);
     // Staging buffers are overwritten before they are read, and remain in place.
-    const engine::Offset staging[] = {head->staging[0], head->staging[1]};
+    const journal::Offset staging[] = {head->staging[0], head->staging[1]};
     static_assert(std::size(staging) == journal::kFirstStagingBuffers);
     std::byte* from = region;
-    for (const engine::Offset at : staging) {
+    for (const journal::Offset at : staging) {
       std::memset(from, 0, static_cast<std::size_t>(base + at - from));
       auto* s = reinterpret_cast<journal::StagingBuffer*>(base + at);
       journal::put(s->owner, 0);
       from = reinterpret_cast<std::byte*>(s + 1);
     }
     std::memset(from, 0, static_cast<std::size_t>(region + control->permanent_bump.load() - from));
-    const std::uint64_t payload = engine::payload_begin(header);
+    const std::uint64_t payload = journal::payload_begin(header);
     const std::uint64_t used = control->payload_bump.load() - payload;
     if (used <= kKeptBytes) {
       std::memset(region + payload, 0, used);
@@ -164,19 +164,19 @@ void Job::wipe_segment() {
       madvise(region + payload, used, MADV_DONTNEED);
     }
   }
-  std::memset(base, 0, sizeof *header + world_.ranks * sizeof(engine::RankControl));
+  std::memset(base, 0, sizeof *header + world_.ranks * sizeof(journal::RankControl));
 }
 
 const char* Job::judge_end() {
   // With deaths of other incarnations the kills would not match.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
-    if (engine::header_of(segment_.get())->fault[i].fired.load() == 0) {
+    if (journal::header_of(segment_.get())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";
     }
   }
   why_not_ = histories_.judge([this](std::uint32_t from, std::uint32_t to) {
     const auto* logs = reinterpret_cast<const journal::Log*>(
-        segment_.get() + engine::region_of(segment_.get(), from)->channels);
+        segment_.get() + journal::region_of(segment_.get(), from)->channels);
     return world_.bits ? logs[to].tail.load() : 0;
   });
   if (!why_not_.empty()) return why_not_.c_str();
@@ -194,7 +194,7 @@ bool Job::diverged(const Result& result) {
   if (result.ending != Ending::kDeadlock) return false;
   bool repeating = world_.may_deadlock;
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {
-    repeating |= engine::control_of(segment_.get(), r)->repeating.load() != 0;
+    repeating |= journal::control_of(segment_.get(), r)->repeating.load() != 0;
   }
   if (repeating) hit(Probe::kStoodStill);
   return repeating;
@@ -254,7 +254,7 @@ void Job::on_point(SimHost& host, Point p) {
   polls = p == Point::kPoll;
   if (nothing_new) return;
   if (polls) return fail_if(oracle_.words_after_turn(host.rank()));
-  const engine::RankControl* control = engine::control_of(segment_.get(), host.rank());
+  const journal::RankControl* control = journal::control_of(segment_.get(), host.rank());
   if (control->incarnation.load() != host.incarnation()) {
     simulation_.fail("I6: an incarnation runs that is not the newest");
   }
@@ -314,7 +314,7 @@ void Job::on_death(SimHost& host, Point p) {
   Watched& w = watched_[host.rank()];
   if (host.incarnation() > 0) {
     hit(Probe::kReplacementDied);
-    const auto& control = *engine::control_of(segment_.get(), host.rank());
+    const auto& control = *journal::control_of(segment_.get(), host.rank());
     if (control.live_since.load() == 0) hit(Probe::kDiedReplaying);
     if (w.player != nullptr && w.player->is_restored()) hit(Probe::kDiedRestored);
   }
@@ -344,7 +344,7 @@ std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t ima
 // Its predecessor has cancelled a receive that this incarnation has not posted when the cursors are
 // taken, although it will not go back behind everything that was cancelled.
 const char* Job::forbids_image(std::uint32_t rank) const {
-  engine::RegionHead* head = engine::region_of(segment_.get(), rank);
+  journal::RegionHead* head = journal::region_of(segment_.get(), rank);
   const auto number = [head](int i) { return head->image[i].marks.number.load(); };
   const journal::Marks& newest = head->image[number(0) < number(1) ? 1 : 0].marks;
   const std::uint64_t cancelled = head->cancelled.tail.load();
@@ -371,7 +371,7 @@ void Job::on_agent() {
 // The decision is made once.
 void Job::look_at_decision(bool by_agent) {
   using journal::Return;
-  const Return now = engine::header_of(segment_.get())->goes_back_to.load();
+  const Return now = journal::header_of(segment_.get())->goes_back_to.load();
   if (now == decided_) return;
   if (decided_ != Return::kUndecided || (by_agent && now != Return::kImages)) {
     simulation_.fail("S2: what the job goes back to is decided a second time");

@@ -26,7 +26,7 @@ using engine::Ending;
 using engine::Point;
 using engine::SimHost;
 using engine::SimOptions;
-using engine::Step;
+using journal::Step;
 using SimRank = recovery::BasicRank<SimHost>;
 
 class Player;
@@ -68,7 +68,7 @@ struct World {
     std::uint32_t rank;
     std::uint32_t incarnation;
     std::uint64_t ordinal;
-    engine::Moment moment;
+    journal::Moment moment;
   };
   std::vector<Kill> kills = {};
   std::vector<Probe> must_reach = {};  // probes that a sweep of single deaths must reach

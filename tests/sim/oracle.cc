@@ -10,9 +10,9 @@
 
 namespace rejoin::sim {
 
-using engine::ContextBlock;
-using engine::Log;
-using engine::Record;
+using journal::ContextBlock;
+using journal::Log;
+using journal::Record;
 
 std::uint64_t hash_of_bytes(const void* data, std::size_t bytes) {
   const auto* p = static_cast<const unsigned char*>(data);
@@ -42,7 +42,7 @@ void Oracle::begin(std::byte* base, const Oracle* reference) {
   reference_ = reference;
   groups_.clear();
   channels_.clear();
-  const std::uint32_t ranks = engine::header_of(base)->ranks;
+  const std::uint32_t ranks = journal::header_of(base)->ranks;
   groups_of_.assign(ranks, {});
   versions_.assign(ranks, {});
   prepared_.assign(ranks, 0);
@@ -152,12 +152,12 @@ const char* Oracle::returned_channel(Group& g, std::uint64_t sequence, std::uint
 // --- Messages
 
 Log& Oracle::log(std::uint32_t from, std::uint32_t to) {
-  return reinterpret_cast<Log*>(base_ + engine::region_of(base_, from)->channels)[to];
+  return reinterpret_cast<Log*>(base_ + journal::region_of(base_, from)->channels)[to];
 }
 
 std::uint64_t Oracle::consumed(std::uint32_t by, std::uint32_t from) {
-  auto* words =
-      reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + engine::region_of(base_, by)->consumed);
+  auto* words = reinterpret_cast<std::atomic<std::uint64_t>*>(
+      base_ + journal::region_of(base_, by)->consumed);
   return words[from].load();
 }
 
@@ -271,11 +271,11 @@ const char* Oracle::words_after_turn(std::uint32_t rank) {
 }
 
 const char* Oracle::words_after_agent() {
-  const std::uint32_t epoch = engine::header_of(base_)->epoch.load();
+  const std::uint32_t epoch = journal::header_of(base_)->epoch.load();
   if (epoch < epoch_) return broken("I5: the epoch goes back from %u to %u", epoch_, epoch);
   epoch_ = epoch;
   for (std::uint32_t r = 0; r < incarnations_.size(); ++r) {
-    const std::uint32_t now = engine::control_of(base_, r)->incarnation.load();
+    const std::uint32_t now = journal::control_of(base_, r)->incarnation.load();
     if (now < incarnations_[r]) {
       return broken("I5: the incarnation of rank %u goes back from %u to %u", r, incarnations_[r],
                     now);
@@ -297,7 +297,7 @@ const char* Oracle::words_after_agent() {
 bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequence,
                      std::uint64_t from) const {
   const std::uint32_t rank = g.members[member];
-  if (const std::uint64_t image = engine::control_of(base_, rank)->kept_image.load(); image != 0) {
+  if (const std::uint64_t image = journal::control_of(base_, rank)->kept_image.load(); image != 0) {
     const journal::Image* v = journal::find_image(base_, rank, image);
     const journal::Cursor* c =
         v == nullptr ? nullptr : journal::cursor_of(base_, v->marks, g.context);
@@ -324,15 +324,15 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
   for (std::uint64_t s = 0; s < tail && s < g.keys.size(); ++s) {
     const Key& key = g.keys[s];
     if (!key.replicated || key.failed || !is_kept(g, member, s, from)) continue;
-    const Record& r = *engine::log_at<Record>(base_, records, s);
-    const bool small = key.bytes <= engine::kInlineBytes;
-    if (!small && r.value >= engine::header_of(base_)->segment_bytes) {
+    const Record& r = *journal::log_at<Record>(base_, records, s);
+    const bool small = key.bytes <= journal::kInlineBytes;
+    if (!small && r.value >= journal::header_of(base_)->segment_bytes) {
       return broken("journal: rank %u's record of operation %llu of context %llx leads nowhere",
                     g.members[member], static_cast<unsigned long long>(s),
                     static_cast<unsigned long long>(g.context));
     }
     const void* data = small ? static_cast<const void*>(&r.value) : base_ + r.value;
-    if ((r.call & engine::kRecordFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
+    if ((r.call & journal::kRecordFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
       return broken(
           "journal: rank %u's record of operation %llu of context %llx leads to other bytes "
           "than were handed out",
@@ -344,10 +344,10 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
 }
 
 const char* Oracle::check_journal(const Group& g) {
-  if (engine::header_of(base_)->recycles.load() != 0) return nullptr;  // nothing is retained
+  if (journal::header_of(base_)->recycles.load() != 0) return nullptr;  // nothing is retained
   std::uint64_t line = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < versions_.size(); ++r) {
-    line = std::min(line, engine::control_of(base_, r)->kept.load());
+    line = std::min(line, journal::control_of(base_, r)->kept.load());
   }
   for (std::uint32_t i = 0; i < g.members.size(); ++i) {
     if (!g.has_block(i)) continue;
@@ -365,7 +365,7 @@ const char* Oracle::check_journal(const Group& g) {
 // --- Checkpoints
 
 std::uint64_t Oracle::prepared(std::uint32_t rank) const {
-  return engine::control_of(base_, rank)->prepared.load();
+  return journal::control_of(base_, rank)->prepared.load();
 }
 
 std::uint64_t Oracle::committed() const {
@@ -412,12 +412,12 @@ const char* Oracle::saved(std::uint32_t rank, std::uint64_t v) {
                   rank, number);
   }
   using journal::Return;
-  const Return decided = engine::header_of(base_)->goes_back_to.load();
+  const Return decided = journal::header_of(base_)->goes_back_to.load();
   if (decided == Return::kUndecided) {
     return broken("checkpoints: rank %u returns from checkpoint %llu and nothing is decided", rank,
                   number);
   }
-  if (decided == Return::kVersions && engine::control_of(base_, rank)->kept.load() < v) {
+  if (decided == Return::kVersions && journal::control_of(base_, rank)->kept.load() < v) {
     return broken("checkpoints: rank %u returns from checkpoint %llu and may go back behind it",
                   rank, number);
   }
@@ -437,7 +437,7 @@ const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
                            const recovery::Loaded& loaded) {
   const std::uint64_t v = loaded.version;
   const auto number = static_cast<unsigned long long>(v);
-  if (engine::header_of(base_)->goes_back_to.load() != journal::Return::kVersions) {
+  if (journal::header_of(base_)->goes_back_to.load() != journal::Return::kVersions) {
     if (v == 0) return nullptr;
     return broken("checkpoints: rank %u loads version %llu in a job that has no versions", rank,
                   number);
@@ -446,7 +446,7 @@ const char* Oracle::loaded(std::uint32_t rank, std::uint64_t committed_before,
     return broken("checkpoints: rank %u loads version %llu, which some rank has not prepared", rank,
                   number);
   }
-  if (v < committed_before || v < engine::control_of(base_, rank)->kept.load()) {
+  if (v < committed_before || v < journal::control_of(base_, rank)->kept.load()) {
     return broken("checkpoints: rank %u loads version %llu, and there is a newer one", rank,
                   number);
   }
@@ -480,12 +480,12 @@ const char* Oracle::check_versions(std::uint32_t rank) {
   const std::uint64_t all = committed();
   for (std::uint32_t r = 0; r < prepared_.size(); ++r) {
     const std::uint64_t prepared_now = prepared(r);
-    const std::uint64_t safe_now = engine::control_of(base_, r)->kept.load();
+    const std::uint64_t safe_now = journal::control_of(base_, r)->kept.load();
     if (prepared_now < prepared_[r] || safe_now < safe_[r] || safe_now > all) {
       return broken("I5: the versions of rank %u go back, or it is past one that some rank lacks",
                     r);
     }
-    const auto decided = engine::header_of(base_)->goes_back_to.load();
+    const auto decided = journal::header_of(base_)->goes_back_to.load();
     if (safe_now != 0 && decided != journal::Return::kVersions) {
       return broken("S2: rank %u keeps a version, to which no rank goes back in this job", r);
     }

@@ -56,9 +56,9 @@ struct Count {
 
 struct Group {
   std::uint64_t context = 0;
-  std::vector<std::uint32_t> members;         // world ranks
-  std::vector<engine::ContextBlock*> blocks;  // of each member; null until it has created its own
-  std::vector<std::uint64_t> tails;           // of each member, as last seen
+  std::vector<std::uint32_t> members;          // world ranks
+  std::vector<journal::ContextBlock*> blocks;  // of each member; null until it has created its own
+  std::vector<std::uint64_t> tails;            // of each member, as last seen
   // Number of operations that each member has entered so far, in any incarnation.
   std::vector<std::uint64_t> operations;
   std::vector<std::uint64_t> born;  // the newest version of each member when it created its own
@@ -77,7 +77,7 @@ class Oracle {
   void begin(std::byte* base, const Oracle* reference);
 
   Group& group(std::uint64_t context, const std::uint32_t* members, std::uint32_t size);
-  void made(Group& g, std::uint32_t member, engine::ContextBlock* block);
+  void made(Group& g, std::uint32_t member, journal::ContextBlock* block);
 
   void entered(Group& g, std::uint64_t sequence, std::uint32_t member);
   // `number`: the sequence number in the run without failures.
@@ -154,7 +154,7 @@ class Oracle {
   const char* check_tail(Group& g, std::uint32_t member, std::uint32_t mover);
   const char* check_channels(std::uint32_t rank);
   const char* check_journal(const Group& g);
-  engine::Log& log(std::uint32_t from, std::uint32_t to);
+  journal::Log& log(std::uint32_t from, std::uint32_t to);
   std::uint64_t consumed(std::uint32_t by, std::uint32_t from);
   bool is_posted(std::uint32_t from, std::uint32_t to, std::uint64_t k);
 

@@ -59,9 +59,9 @@ void Player::fill(const Buffer& b, std::uint64_t salt, std::uint16_t generation)
   // In the bootstrap phase the contribution is the same in every incarnation, whatever the state
   // has become since.
   const std::uint64_t from = in_bootstrap_phase_
-                                 ? engine::mix(bootstrap_state_ + bootstrap_operations_)
-                                 : engine::mix(state() + operations_);
-  const std::uint64_t seed = engine::mix(from ^ engine::mix(salt + rank() * 64));
+                                 ? journal::mix(bootstrap_state_ + bootstrap_operations_)
+                                 : journal::mix(state() + operations_);
+  const std::uint64_t seed = journal::mix(from ^ journal::mix(salt + rank() * 64));
   const auto low = static_cast<std::uint32_t>(seed);
   for (std::size_t i = 0; i < b.count; ++i) {
     b.data[i] = {generation, generation, mix32(low, static_cast<std::uint32_t>(i))};
@@ -126,7 +126,7 @@ recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int 
 
 Player::Comm Player::comm(const std::uint32_t* members, std::uint32_t size, std::uint64_t id) {
   const std::uint64_t context =
-      engine::derive_context(7, id, hash_of_bytes(members, size * sizeof *members));
+      journal::derive_context(7, id, hash_of_bytes(members, size * sizeof *members));
   Comm c;
   for (std::uint32_t i = 0; i < size; ++i) {
     if (members[i] != rank()) continue;
@@ -207,11 +207,11 @@ void Player::end(Comm& c, const Given& g, std::uint64_t hash, bool common) {
   if (!replays_bootstrap()) ++c.count->number;
   if (!g.out_of_turn) ++c.count->next;
   if (in_bootstrap_phase_) {
-    bootstrap_state_ = engine::mix(bootstrap_state_ + hash);
+    bootstrap_state_ = journal::mix(bootstrap_state_ + hash);
     ++bootstrap_operations_;
   } else {
-    state_ = engine::mix(state_ + hash);
-    if (common && c.size() == ranks()) common_ = engine::mix(common_ + hash);
+    state_ = journal::mix(state_ + hash);
+    if (common && c.size() == ranks()) common_ = journal::mix(common_ + hash);
     ++operations_;
   }
   used_ = kKeptBytes;

@@ -153,7 +153,7 @@ class Player {
   }
   bool is_restored() const { return restored_; }
   // Returns a hash over all that the program has received.
-  std::uint64_t state() const { return engine::mix(state_ + bootstrap_state_ + common_); }
+  std::uint64_t state() const { return journal::mix(state_ + bootstrap_state_ + common_); }
 
   // Called before an attempt: in tagged runs its contribution is different.
   void retag();

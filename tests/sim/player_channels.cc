@@ -45,7 +45,7 @@ class SimPort {
     if (p != Progress::kDone) return p;
     const std::uint32_t from = comm_.group->members[peer], to = player_.rank();
     const std::uint64_t hash = hash_of_bytes(*data, *bytes);
-    player_.messages_ = engine::mix(player_.messages_ + hash);
+    player_.messages_ = journal::mix(player_.messages_ + hash);
     bool again = false;
     job_.fail_if(job_.oracle().received(from, to, operation_.held()->index, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);
@@ -84,7 +84,7 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
   }
   std::uint64_t hash = failed ? 1 : messages_ | 1;
   if (!failed && (own_in_outcome || !job_.tagged())) {
-    hash = engine::mix(hash + hash_of_bytes(out.data, out.bytes())) | 1;
+    hash = journal::mix(hash + hash_of_bytes(out.data, out.bytes())) | 1;
   }
   const Given g = given(c, o);
   if (job_.world().disagreement != Disagreement::kSomewhere) {

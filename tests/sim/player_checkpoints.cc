@@ -38,10 +38,10 @@ void Player::write_models(std::uint64_t v, Buffer* global, Buffer* local) {
   *global = buffer(sizeof(GlobalHead) / sizeof(Element) + noise);
   *local = buffer((sizeof(LocalHead) + words + counts) / sizeof(Element) + 1 + noise);
   for (std::size_t i = 0; i < global->count; ++i) {
-    global->data[i] = {0, 0, static_cast<std::uint32_t>(engine::mix(common_ + v + i))};
+    global->data[i] = {0, 0, static_cast<std::uint32_t>(journal::mix(common_ + v + i))};
   }
   for (std::size_t i = 0; i < local->count; ++i) {
-    local->data[i] = {0, 0, static_cast<std::uint32_t>(engine::mix(state_ + i))};
+    local->data[i] = {0, 0, static_cast<std::uint32_t>(journal::mix(state_ + i))};
   }
   const GlobalHead head = {v, common_};
   std::memcpy(static_cast<void*>(global->data), &head, sizeof head);
@@ -84,7 +84,7 @@ std::uint64_t Player::load() {
   if (s != Status::kOk) job_.fail_if(rank_.last_error());
   job_.simulation().note(rank_.host(), "loads version", loaded_.version, 0);
   job_.fail_if(oracle.loaded(rank(), committed, loaded_));
-  bootstrap_state_ = engine::mix(state_ + 5);
+  bootstrap_state_ = journal::mix(state_ + 5);
   in_bootstrap_phase_ = true;
   restored_ = loaded_.version != 0;
   for (std::size_t i = 0; i < kMaxCounts; ++i) counts_[i].bootstrap = counts_[i].number;
@@ -113,7 +113,7 @@ void Player::checkpoint_lazily(Comm& world, std::uint64_t every) {
     return;
   }
   job_.simulation().note(rank_.host(), "passes checkpoint", v, 0);
-  job_.fail_if(job_.oracle().comes_to(rank(), v, engine::mix(state() + operations_)));
+  job_.fail_if(job_.oracle().comes_to(rank(), v, journal::mix(state() + operations_)));
   recovery::Call at = call(world, OpKind::kCheckpoint, 0, -1);
   at.site = reinterpret_cast<const void*>(kCheckpointSite);
   rank_.pass_checkpoint(*world.comm, at);
@@ -129,7 +129,7 @@ Status Player::checkpoint(Comm& world, std::uint64_t next) {
   write_models(v, &global, &local);
   if (oracle.prepared(rank()) >= v) job_.hit(Probe::kPreparedBefore);
   job_.fail_if(oracle.saves(
-      rank(), v, engine::mix(state() + operations_),
+      rank(), v, journal::mix(state() + operations_),
       {hash_of_bytes(global.data, global.bytes()), hash_of_bytes(local.data, local.bytes())},
       counts_, kMaxCounts));
   job_.simulation().note(rank_.host(), "makes checkpoint", v, 0);

@@ -23,7 +23,7 @@ std::uint32_t Player::begin_message(OpKind kind) {
 }
 
 void Player::learn(std::uint64_t what) {
-  state_ = engine::mix(state_ + what);
+  state_ = journal::mix(state_ + what);
   ++operations_;
   used_ = kKeptBytes;
 }
@@ -172,7 +172,7 @@ bool Player::iprobe(Comm& c, int from, int tag) {
   const bool there =
       rank_.messages().probe(*c.comm, from < 0 ? recovery::kAnySource : c.group->members[from],
                              tag < 0 ? recovery::kAnyTag : SimMessages::key_of(tag), &e);
-  told(there ? engine::mix(e.from * 1000 + static_cast<std::uint64_t>(e.tag)) : 0);
+  told(there ? journal::mix(e.from * 1000 + static_cast<std::uint64_t>(e.tag)) : 0);
   return there;
 }
 
@@ -181,7 +181,7 @@ int Player::probe(Comm& c, int from, int tag, int* got_tag) {
   const Envelope e = rank_.messages().wait_for_message(
       *c.comm, from < 0 ? recovery::kAnySource : c.group->members[from],
       tag < 0 ? recovery::kAnyTag : SimMessages::key_of(tag));
-  told(engine::mix(e.from * 1000 + static_cast<std::uint64_t>(e.tag)));
+  told(journal::mix(e.from * 1000 + static_cast<std::uint64_t>(e.tag)));
   rank_.messages().end();
   *got_tag = e.tag;
   for (std::uint32_t i = 0; i < c.size(); ++i) {

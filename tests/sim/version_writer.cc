@@ -12,7 +12,7 @@ void VersionWriter::begin(std::byte* base) {
 }
 
 const char* VersionWriter::look(std::uint64_t time, const Oracle& oracle) {
-  engine::SegmentHeader* header = engine::header_of(base_);
+  journal::SegmentHeader* header = journal::header_of(base_);
   if (header->writes_versions == 0 || time < next_look_) return nullptr;
   next_look_ = time + kTurnsForARank;
   if (version_ == 0) {
@@ -34,9 +34,9 @@ const char* VersionWriter::look(std::uint64_t time, const Oracle& oracle) {
 }
 
 void VersionWriter::choose() {
-  engine::SegmentHeader* header = engine::header_of(base_);
+  journal::SegmentHeader* header = journal::header_of(base_);
   std::uint64_t newest = 0;
-  for (const journal::Version& v : engine::region_of(base_, 0)->version) {
+  for (const journal::Version& v : journal::region_of(base_, 0)->version) {
     const std::uint64_t number = v.marks.number.load();
     if (number > newest && is_whole(number)) newest = number;
   }
@@ -49,8 +49,8 @@ void VersionWriter::choose() {
 }
 
 bool VersionWriter::is_whole(std::uint64_t version) const {
-  for (std::uint32_t r = 0; r < engine::header_of(base_)->ranks; ++r) {
-    if (engine::control_of(base_, r)->prepared.load() < version) return false;
+  for (std::uint32_t r = 0; r < journal::header_of(base_)->ranks; ++r) {
+    if (journal::control_of(base_, r)->prepared.load() < version) return false;
     if (journal::find_version(base_, r, version) == nullptr) return false;
   }
   return true;

@@ -302,9 +302,9 @@ void add_kills(Worlds& worlds) {
                     p.alltoall(all, 1);
                     p.allreduce(all, kStagedCount);
                   }};
-  killed.kills = {{0, 0, 1, engine::Moment::kBefore}, {1, 0, 2, engine::Moment::kInside},
-                  {2, 0, 3, engine::Moment::kInside}, {0, 1, 3, engine::Moment::kAfter},
-                  {0, 2, 4, engine::Moment::kInside}, {1, 1, 4, engine::Moment::kAfter}};
+  killed.kills = {{0, 0, 1, journal::Moment::kBefore}, {1, 0, 2, journal::Moment::kInside},
+                  {2, 0, 3, journal::Moment::kInside}, {0, 1, 3, journal::Moment::kAfter},
+                  {0, 2, 4, journal::Moment::kInside}, {1, 1, 4, journal::Moment::kAfter}};
   worlds.add(killed, {});
 }
 

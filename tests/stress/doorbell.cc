@@ -35,9 +35,9 @@
 namespace rejoin::stress {
 namespace {
 
-using engine::control_of;
-using engine::header_of;
 using engine::ShmHost;
+using journal::control_of;
+using journal::header_of;
 
 constexpr std::uint32_t kMostRanks = 8;
 constexpr int kLookMs = 50;  // interval between looks of the watcher
@@ -54,20 +54,20 @@ struct Options {
 
 // Shared by all ranks and the watcher.
 struct Board {
-  struct alignas(engine::kLine) Seat {
+  struct alignas(journal::kLine) Seat {
     std::atomic<std::uint64_t> turn;  // number of times that the rank has passed on the token
     // For the watcher: the last turn after which the rank has rung, the turn that it waits for, and
     // the number of the sleep that only a bell ends (0: the rank is awake, or will look again).
-    alignas(engine::kLine) std::atomic<std::uint64_t> rung;
+    alignas(journal::kLine) std::atomic<std::uint64_t> rung;
     std::atomic<std::uint64_t> wanted;
     std::atomic<std::uint64_t> sleeping;
     // Numbers of announcements, of sleeps, and of tokens that only the second look found.
-    alignas(engine::kLine) std::atomic<std::uint64_t> announced;
+    alignas(journal::kLine) std::atomic<std::uint64_t> announced;
     std::atomic<std::uint64_t> slept;
     std::atomic<std::uint64_t> found;
   };
   Seat seat[kMostRanks];
-  alignas(engine::kLine) std::atomic<bool> enough;
+  alignas(journal::kLine) std::atomic<bool> enough;
   std::atomic<std::uint32_t> left;  // number of ranks that have seen the end
 };
 
@@ -174,7 +174,8 @@ void pass_the_token(std::byte* base, std::uint32_t rank, Board* board, const Opt
     const std::uint64_t wanted = rank == 0 ? turn - 1 : turn;
     host.prepare(random.below(kLooks), random.below(16) == 0 ? 0 : 2000);
     mine->wanted.store(wanted, std::memory_order_relaxed);
-    engine::wait_until(host, [&](bool) { return given.load(std::memory_order_acquire) >= wanted; });
+    journal::wait_until(host,
+                        [&](bool) { return given.load(std::memory_order_acquire) >= wanted; });
     host.count_found();
     const bool enough = board->enough.load(std::memory_order_relaxed);
     for (unsigned delay = random.below(kLooks); delay > 0; --delay) {
@@ -184,7 +185,7 @@ void pass_the_token(std::byte* base, std::uint32_t rank, Board* board, const Opt
       header_of(base)->asleep[0].load(std::memory_order_relaxed);
     }
     mine->turn.store(turn, std::memory_order_release);
-    engine::ring_sleepers(host, world, o.ranks);
+    journal::ring_sleepers(host, world, o.ranks);
     mine->rung.store(turn, std::memory_order_release);
     if (enough) break;
   }
@@ -206,9 +207,9 @@ class Stress {
  public:
   explicit Stress(const Options& o)
       : options_(o),
-        base_(shared<std::byte>(engine::segment_bytes_for(o.ranks, 0))),
+        base_(shared<std::byte>(journal::segment_bytes_for(o.ranks, 0))),
         board_(shared<Board>(sizeof(Board))) {
-    engine::format_segment(base_, o.ranks, 1, 0, o.ranks);
+    journal::format_segment(base_, o.ranks, 1, 0, o.ranks);
     header_of(base_)->light_publish = o.light;
   }
 

@@ -18,21 +18,21 @@ using engine::ShmHost;
 
 class Segment {
  public:
-  explicit Segment(bool light) : bytes_(engine::segment_bytes_for(2, 0)) {
+  explicit Segment(bool light) : bytes_(journal::segment_bytes_for(2, 0)) {
     void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<std::byte*>(p);
-    engine::format_segment(base_, 2, 1, 0, 2);
-    engine::header_of(base_)->light_publish = light;
+    journal::format_segment(base_, 2, 1, 0, 2);
+    journal::header_of(base_)->light_publish = light;
   }
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
   ~Segment() { munmap(base_, bytes_); }
 
   std::byte* base() const { return base_; }
-  journal::AnyWord<std::uint32_t>& bell() const { return engine::control_of(base_, 0)->bell; }
-  bool asleep() const { return engine::header_of(base_)->asleep[0].load() != 0; }
+  journal::AnyWord<std::uint32_t>& bell() const { return journal::control_of(base_, 0)->bell; }
+  bool asleep() const { return journal::header_of(base_)->asleep[0].load() != 0; }
 
  private:
   std::size_t bytes_;

@@ -114,8 +114,8 @@ TEST(Rebase, ARankGoesOnWhereAnotherProcessWas) {
   ThreadJob job(2);
   Process first(job.base()), second(job.base());
   constexpr int kStride = 60, kTurns = 10;
-  const auto* control = engine::control_of(job.base(), 0);
-  const engine::RegionHead* head = engine::region_of(job.base(), 0);
+  const auto* control = journal::control_of(job.base(), 0);
+  const journal::RegionHead* head = journal::region_of(job.base(), 0);
   journal::PeerView peers(job.base());
   const auto expect_there = [&](std::uint64_t operations) {
     EXPECT_EQ(first.records().tail.load(), operations);
@@ -172,7 +172,7 @@ TEST(Rebase, OutcomesOfMarkedOperationsAreAppended) {
 TEST(Rebase, PayloadGoesToAZoneThatIsOpen) {
   ThreadJob job(2);
   Process first(job.base()), second(job.base());
-  journal::RegionHead* head = engine::region_of(job.base(), 0);
+  journal::RegionHead* head = journal::region_of(job.base(), 0);
   const auto is_open_at = [&](journal::Offset at) {
     for (std::uint32_t i = 0; i < head->zones; ++i) {
       const journal::Zone& z = head->zone[i];
@@ -205,7 +205,7 @@ TEST(SnapshotCost, IsOfThePagesThatTheProgramWrites) {
   constexpr std::size_t kPages = 256;
   ThreadJob job(1);
   Process owner(job.base());
-  journal::RankControl& control = *engine::control_of(job.base(), 0);
+  journal::RankControl& control = *journal::control_of(job.base(), 0);
   const auto faults = [] {
     rusage u = {};
     getrusage(RUSAGE_THREAD, &u);
@@ -247,7 +247,7 @@ TEST(Zones, GrowWithTheBytesThatWaitForASnapshot) {
   auto& region = owner.journal().region();
   Unreceived labels(region, job.base());
   region.follow_images(labels, 4 << 20);
-  const journal::RegionHead* head = engine::region_of(job.base(), 0);
+  const journal::RegionHead* head = journal::region_of(job.base(), 0);
   std::map<std::uint64_t, int> zones;  // number of zones by size
   for (int i = 0; i < 96; ++i) {
     const std::uint32_t before = head->zones;
@@ -272,7 +272,7 @@ TEST(Zones, SufficeWithoutAnySnapshot) {
 
 TEST(Epochs, SufficeForADeathOfEveryRank) {
   ThreadJob job(2);
-  journal::put(engine::header_of(job.base())->epoch, journal::kMaxEpochs - 2);
+  journal::put(journal::header_of(job.base())->epoch, journal::kMaxEpochs - 2);
   EXPECT_TRUE(journal::has_epochs(job.base()));
   journal::publish_death(job.base(), 0);
   EXPECT_FALSE(journal::has_epochs(job.base()));
@@ -312,8 +312,8 @@ TEST(Arena, NothingIsAllocatedToTwoThreads) {
 TEST(Touch, MakesPagesBelowThoseThatAreThere) {
   ThreadJob job(1);
   engine::ShmHost host(job.base(), 0, -1);
-  std::byte* payload = job.base() + engine::region_offset(engine::header_of(job.base()), 0) +
-                       engine::payload_begin(engine::header_of(job.base()));
+  std::byte* payload = job.base() + journal::region_offset(journal::header_of(job.base()), 0) +
+                       journal::payload_begin(journal::header_of(job.base()));
   const auto is_there = [](std::byte* page) {
     unsigned char resident = 0;
     EXPECT_EQ(mincore(page, 4096, &resident), 0);

@@ -54,16 +54,16 @@ TEST_F(Files, APipeIsNotWaitedFor) {
 }
 
 TEST_F(Files, AModuleThatIsAPipeIsNotWaitedFor) {
-  engine::ModuleEntry module = {};
+  journal::ModuleEntry module = {};
   std::strcpy(module.path, pipe().c_str());
   EXPECT_EQ(Symbolizer(library_directory()).describe(module, 0x12), "pipe+0x12");
 }
 
 TEST_F(Files, AModulesPathIsPartOfOneLine) {
-  engine::ModuleEntry module = {};
+  journal::ModuleEntry module = {};
   std::strcpy(module.path, "a\n\033[2Jb");
   EXPECT_EQ(rough_site(module, 1), "a  [2Jb+0x1");
-  module.build_id_bytes = engine::kNamedSite;
+  module.build_id_bytes = journal::kNamedSite;
   EXPECT_EQ(rough_site(module, 1), "a  [2Jb:1");
 }
 

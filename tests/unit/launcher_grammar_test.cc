@@ -21,8 +21,8 @@ namespace rejoin::launcher {
 namespace {
 
 TEST(Grammar, Kills) {
-  using engine::Moment;
-  using engine::PointKind;
+  using journal::Moment;
+  using journal::PointKind;
   const auto expect = [](const char* text, const KillOrder& order) {
     const auto parsed = parse_kill(text);
     ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error().text;
@@ -453,8 +453,8 @@ TEST(Sites, AreReplacedInText) {
 }
 
 TEST(Sites, AsTheProgramNamesThem) {
-  engine::ModuleEntry module = {};
-  module.build_id_bytes = engine::kNamedSite;
+  journal::ModuleEntry module = {};
+  module.build_id_bytes = journal::kNamedSite;
   Symbolizer symbolizer("/no/such/directory");
   const std::pair<const char*, const char*> sites[] = {
       {"src/solver.c::iterate", "src/solver.c:12::iterate"},
@@ -470,7 +470,7 @@ TEST(Sites, AsTheProgramNamesThem) {
 }
 
 TEST(Sites, WithoutDebugInformation) {
-  engine::ModuleEntry module = {};
+  journal::ModuleEntry module = {};
   strcpy(module.path, "/no/such/directory/solver");
   EXPECT_EQ(rough_site(module, 0x1a2b), "solver+0x1a2b");
   EXPECT_EQ(Symbolizer("/no/such/directory").describe(module, 0x1a2b), "solver+0x1a2b");

@@ -37,14 +37,15 @@ class Inspect : public testing::Test {
 
   std::string_view file() const {
     return {reinterpret_cast<const char*>(job_.base()),
-            engine::header_of(job_.base())->segment_bytes};
+            journal::header_of(job_.base())->segment_bytes};
   }
 
   // Returns the printed text, or only "error: ...".
   std::string printed(const InspectOptions& options) const {
     std::string text;
     const auto error = print_journal(
-        "it", file(), options, [](const engine::ModuleEntry&, std::uint64_t) { return "a.c:1::f"; },
+        "it", file(), options,
+        [](const journal::ModuleEntry&, std::uint64_t) { return "a.c:1::f"; },
         [&text](const std::string& piece) { text += piece; });
     return error ? "error: " + error->text : text;
   }
@@ -90,7 +91,7 @@ TEST_F(Inspect, ARankThatIsNotThere) {
 // another text, never a crash.
 TEST_F(Inspect, SurvivesAnyDamage) {
   const std::string whole = printed({});
-  engine::RegionHead* region = engine::region_of(job_.base(), 0);
+  journal::RegionHead* region = journal::region_of(job_.base(), 0);
   std::vector<std::uint64_t*> words;
   const auto add = [&words](void* begin, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes / 8; ++i)
@@ -101,7 +102,7 @@ TEST_F(Inspect, SurvivesAnyDamage) {
   for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
     if (entries[i].context.load() == 0) continue;
     add(&entries[i], sizeof entries[i]);
-    add(job_.base() + entries[i].block.load(), sizeof(engine::ContextBlock));
+    add(job_.base() + entries[i].block.load(), sizeof(journal::ContextBlock));
   }
   for (std::uint64_t* word : words) {
     const std::uint64_t right = *word;
@@ -121,11 +122,11 @@ TEST_F(Inspect, SurvivesAnyDamage) {
 
 // Without a check, all of the memory would be printed.
 TEST_F(Inspect, MoreMembersThanRanks) {
-  engine::RegionHead* region = engine::region_of(job_.base(), 0);
+  journal::RegionHead* region = journal::region_of(job_.base(), 0);
   auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
   for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
     if (entries[i].context.load() == 0) continue;
-    auto* block = reinterpret_cast<engine::ContextBlock*>(job_.base() + entries[i].block.load());
+    auto* block = reinterpret_cast<journal::ContextBlock*>(job_.base() + entries[i].block.load());
     for (const std::uint32_t size : {0u, 3u, 0xf0000000u}) {
       block->size = size;
       EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos) << size;
@@ -135,26 +136,26 @@ TEST_F(Inspect, MoreMembersThanRanks) {
 
 // Without a check, the elements of these rings would be printed again and again.
 TEST_F(Inspect, InvalidRings) {
-  engine::RegionHead* region = engine::region_of(job_.base(), 0);
-  const engine::Offset inside = engine::region_offset(engine::header_of(job_.base()), 0);
-  auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
-  std::vector<engine::Log*> logs = {&region->calls, &region->modules, channel};
+  journal::RegionHead* region = journal::region_of(job_.base(), 0);
+  const journal::Offset inside = journal::region_offset(journal::header_of(job_.base()), 0);
+  auto* channel = reinterpret_cast<journal::Log*>(job_.base() + region->channels);
+  std::vector<journal::Log*> logs = {&region->calls, &region->modules, channel};
   auto* entries = reinterpret_cast<journal::ContextEntry*>(job_.base() + region->contexts.at[0]);
   for (std::uint32_t i = 0; i < journal::kFirstTableEntries; ++i) {
     if (entries[i].context.load() == 0) continue;
     logs.push_back(
-        &reinterpret_cast<engine::ContextBlock*>(job_.base() + entries[i].block.load())->records);
+        &reinterpret_cast<journal::ContextBlock*>(job_.base() + entries[i].block.load())->records);
   }
   ASSERT_EQ(logs.size(), 4u);
-  for (engine::Log* log : logs) {
+  for (journal::Log* log : logs) {
     const std::uint64_t tail = log->tail.load();
     journal::put(log->tail, ~std::uint64_t{0} / 2);
     journal::put(log->rings, 1);
-    for (const engine::LogRing ring : {engine::LogRing{0, (std::uint64_t{1} << 62) + 1, inside},
-                                       {0, 3, inside},
-                                       {0, 0, inside},
-                                       {0, ~std::uint64_t{0}, inside},
-                                       {~std::uint64_t{0}, 64, inside}}) {
+    for (const journal::LogRing ring : {journal::LogRing{0, (std::uint64_t{1} << 62) + 1, inside},
+                                        {0, 3, inside},
+                                        {0, 0, inside},
+                                        {0, ~std::uint64_t{0}, inside},
+                                        {~std::uint64_t{0}, 64, inside}}) {
       log->ring[0] = ring;
       EXPECT_NE(printed({}).find("is damaged at byte"), std::string::npos) << ring.capacity;
     }
@@ -167,10 +168,10 @@ TEST_F(Inspect, InvalidRings) {
 
 // The sum of the last possible index and a capacity overflows to a small number.
 TEST_F(Inspect, ARingAtTheEndOfAllIndexes) {
-  engine::RegionHead* region = engine::region_of(job_.base(), 0);
-  auto* channel = reinterpret_cast<engine::Log*>(job_.base() + region->channels);
+  journal::RegionHead* region = journal::region_of(job_.base(), 0);
+  auto* channel = reinterpret_cast<journal::Log*>(job_.base() + region->channels);
   const std::uint64_t end = ~std::uint64_t{0};
-  channel->ring[0] = {0, 64, engine::region_offset(engine::header_of(job_.base()), 0)};
+  channel->ring[0] = {0, 64, journal::region_offset(journal::header_of(job_.base()), 0)};
   journal::put(channel->rings, 1);
   journal::put(channel->tail, end);
   EXPECT_NE(printed({}).find(std::to_string(end) + " messages"), std::string::npos) << printed({});
@@ -190,7 +191,7 @@ TEST_F(Inspect, NamedSites) {
     rank.replicated(comm, call, {});
   });
   const std::string_view file(reinterpret_cast<const char*>(job.base()),
-                              engine::header_of(job.base())->segment_bytes);
+                              journal::header_of(job.base())->segment_bytes);
   std::string text;
   print_journal("it", file, {}, rough_site, [&text](const std::string& piece) { text += piece; });
   EXPECT_NE(text.find("[0] barrier (src/solver.c:12::iterate#1x0)"), std::string::npos) << text;
@@ -205,17 +206,19 @@ class InspectReturns : public Inspect {
     setenv("TZ", "UTC", 1);
     tzset();
     // The 24 bytes of the second operation's result are numbers.
-    const engine::Offset calls = region(0)->calls.chunk[0].load();
-    auto* entries = reinterpret_cast<engine::CallEntry*>(job_.base() + calls);
+    const journal::Offset calls = region(0)->calls.chunk[0].load();
+    auto* entries = reinterpret_cast<journal::CallEntry*>(job_.base() + calls);
     entries[1].signature.type = static_cast<std::uint16_t>(engine::Element::kUint8);
   }
   static constexpr std::uint64_t kMadeNs = 1'795'489'200'000'000'000;  // 2026-11-24 03:00:00
 
   void decide(journal::Return to) {
-    journal::put(engine::header_of(job_.base())->goes_back_to, to);
+    journal::put(journal::header_of(job_.base())->goes_back_to, to);
   }
-  engine::RankControl* control(std::uint32_t rank) { return engine::control_of(job_.base(), rank); }
-  engine::RegionHead* region(std::uint32_t rank) { return engine::region_of(job_.base(), rank); }
+  journal::RankControl* control(std::uint32_t rank) {
+    return journal::control_of(job_.base(), rank);
+  }
+  journal::RegionHead* region(std::uint32_t rank) { return journal::region_of(job_.base(), rank); }
   void put_version(std::uint32_t rank, int slot, std::uint64_t number,
                    journal::VersionFault fault = journal::VersionFault::kNone) {
     journal::Version& version = region(rank)->version[slot];
@@ -250,7 +253,7 @@ TEST_F(InspectReturns, Undecided) {
             "rank 1 would go back to the start of the program: the job has neither an image nor a "
             "checkpoint yet\n");
   EXPECT_TRUE(prints_long_results());
-  engine::header_of(job_.base())->first_version = 6;
+  journal::header_of(job_.base())->first_version = 6;
   EXPECT_NE(
       returns().find("yet; from there it loads checkpoint 6, from which the job was resumed\n"),
       std::string::npos)
@@ -338,7 +341,7 @@ TEST_F(InspectReturns, AnInvalidWord) {
 }
 
 TEST_F(Inspect, NoJournal) {
-  engine::header_of(job_.base())->magic = 1;
+  journal::header_of(job_.base())->magic = 1;
   EXPECT_NE(printed({}).find("is not a journal"), std::string::npos);
 }
 

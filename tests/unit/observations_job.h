@@ -27,13 +27,13 @@ class ObservationsTest : public testing::Test {
       body(observations);
     });
   }
-  engine::Log& log(std::uint32_t rank = 0) {
-    return engine::region_of(job_.base(), rank)->observations;
+  journal::Log& log(std::uint32_t rank = 0) {
+    return journal::region_of(job_.base(), rank)->observations;
   }
   std::vector<unsigned> bytes() {
     std::vector<unsigned> all;
     for (std::uint64_t i = libc_recording::kHeadBytes; i < log().tail.load(); ++i) {
-      all.push_back(static_cast<unsigned>(*engine::log_at<std::byte>(job_.base(), log(), i)));
+      all.push_back(static_cast<unsigned>(*journal::log_at<std::byte>(job_.base(), log(), i)));
     }
     return all;
   }

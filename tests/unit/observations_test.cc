@@ -374,7 +374,7 @@ TEST_F(ObservationsTest, AnInterpolatedValueIsNotAheadOfLaterReadings) {
 
 TEST_F(ObservationsDeathTest, NoMoreMemory) {
   const auto record_much = [this](Observations& o) {
-    journal::put(engine::control_of(job_.base(), 0)->permanent_bump, std::uint64_t{1} << 62);
+    journal::put(journal::control_of(job_.base(), 0)->permanent_bump, std::uint64_t{1} << 62);
     for (std::int64_t i = 0; i < 10'000'000; ++i) record(o, Series::kTime, i * i);
   };
   EXPECT_EXIT(incarnation(record_much), testing::ExitedWithCode(1), "the journal cannot grow");
@@ -448,11 +448,11 @@ TEST_F(ObservationsTest, AnswersBeforeTheKeptCheckpointAreOverwritten) {
     });
     if (HasFatalFailure()) return;
     if (backed_bytes == 0 && step > kSteps / 10) {
-      backed_bytes = engine::control_of(job_.base(), 0)->backed_bytes.load();
+      backed_bytes = journal::control_of(job_.base(), 0)->backed_bytes.load();
     }
   }
   EXPECT_GT(log().rings.load(), 0u);
-  EXPECT_LE(engine::control_of(job_.base(), 0)->backed_bytes.load(), backed_bytes + (256 << 10));
+  EXPECT_LE(journal::control_of(job_.base(), 0)->backed_bytes.load(), backed_bytes + (256 << 10));
 }
 
 // --- Threads

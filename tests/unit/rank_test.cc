@@ -133,7 +133,7 @@ TEST_P(Sizes, AReplayIsAnsweredByTheJournalAlone) {
   const std::uint32_t last = GetParam() - 1;
   job.restart(last);
   job.run_one(last, body);
-  const auto* control = engine::control_of(job.base(), last);
+  const auto* control = journal::control_of(job.base(), last);
   if (GetParam() > 1) {
     EXPECT_EQ(control->replayed.load(), 12u);
     EXPECT_EQ(control->live_since.load(), 0u);
@@ -158,13 +158,13 @@ TEST_P(FewRanks, AFullJournalRecyclesMemory) {
         allgather(rank, world, count / world.members.size);
       }
       if (round == rounds / 2 && rank.rank() == 0) {
-        halfway = engine::control_of(job.base(), 0)->backed_bytes.load();
+        halfway = journal::control_of(job.base(), 0)->backed_bytes.load();
       }
     }
     for (int i = 0; i < 20000; ++i) bcast(rank, world, 0, 1);  // the root must not lap the others
   });
   if (GetParam() == 1) return;
-  EXPECT_LT(engine::control_of(job.base(), 0)->backed_bytes.load(), halfway.load() + (2 << 20));
+  EXPECT_LT(journal::control_of(job.base(), 0)->backed_bytes.load(), halfway.load() + (2 << 20));
 }
 
 TEST_P(FewRanks, AFullJournalRecyclesMemoryOfBroadcastsAlone) {
@@ -190,7 +190,7 @@ TEST_P(FewRanks, AFullJournalRecyclesMemoryOfBroadcastsAlone) {
   });
   // 40 MB were broadcast; a single rank records nothing.
   for (std::uint32_t r = 0; r < n; ++r) {
-    EXPECT_LT(engine::control_of(job.base(), r)->backed_bytes.load(), 20u << 20) << r;
+    EXPECT_LT(journal::control_of(job.base(), r)->backed_bytes.load(), 20u << 20) << r;
   }
 }
 
@@ -198,7 +198,7 @@ TEST(Region, PermanentMemoryIsAllocatedToTwoThreads) {
   ThreadJob job(1);
   job.run([](Rank& rank, Rank::Comm&) {
     constexpr int kEach = 4000;
-    std::vector<engine::Offset> places[2];
+    std::vector<journal::Offset> places[2];
     const auto take = [&](int who) {
       for (int i = 0; i < kEach; ++i)
         places[who].push_back(rank.region().memory().allocate_permanent(100));
@@ -206,7 +206,7 @@ TEST(Region, PermanentMemoryIsAllocatedToTwoThreads) {
     std::thread other(take, 0);
     take(1);
     other.join();
-    std::set<engine::Offset> all(places[0].begin(), places[0].end());
+    std::set<journal::Offset> all(places[0].begin(), places[0].end());
     all.insert(places[1].begin(), places[1].end());
     EXPECT_EQ(all.size(), 2u * kEach);
     EXPECT_EQ(all.count(0), 0u);
@@ -340,7 +340,7 @@ TEST(Rebase, AppendsAfterTheElementsOfAnotherProcess) {
       auto& writer = i / 50 % 2 == 0 ? mine : other;
       if (i % 50 == 0) writer.rebase();
       writer.next()->key = i;
-      writer.publish(engine::Step::kObserve);
+      writer.publish(journal::Step::kObserve);
     }
     mine.rebase();
     ASSERT_EQ(mine.tail(), 300u);

@@ -36,8 +36,8 @@ class Mapping {
 class ThreadJob {
  public:
   explicit ThreadJob(std::uint32_t ranks, std::uint64_t limit_bytes = 0)
-      : ranks_(ranks), segment_(engine::segment_bytes_for(ranks, limit_bytes), MAP_SHARED) {
-    engine::format_segment(base(), ranks, 1, limit_bytes, 2);
+      : ranks_(ranks), segment_(journal::segment_bytes_for(ranks, limit_bytes), MAP_SHARED) {
+    journal::format_segment(base(), ranks, 1, limit_bytes, 2);
     if (limit_bytes != 0) journal::let_recycle(base());  // an agent waits for a full journal
   }
 
@@ -60,13 +60,13 @@ class ThreadJob {
     Rank rank(host, arena);
     std::vector<std::uint32_t> everybody(ranks_);
     for (std::uint32_t i = 0; i < ranks_; ++i) everybody[i] = i;
-    body(rank, *rank.make_comm(engine::derive_context(0, 0, 1), everybody.data(), ranks_));
+    body(rank, *rank.make_comm(journal::derive_context(0, 0, 1), everybody.data(), ranks_));
   }
 
   // The agent's steps when a rank has died.
   void restart(std::uint32_t r) {
-    engine::publish_death(base(), r);
-    engine::admit(base(), r, engine::control_of(base(), r)->incarnation.load() + 1);
+    journal::publish_death(base(), r);
+    journal::admit(base(), r, journal::control_of(base(), r)->incarnation.load() + 1);
   }
 
  private:

@@ -150,7 +150,7 @@ void Agent::idle() {
 }
 
 void Agent::report_unfired() {
-  const engine::SegmentHeader* header = segment_.header();
+  const journal::SegmentHeader* header = segment_.header();
   for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {
     if (header->fault[i].fired.load() != 0) continue;
     const std::uint32_t rank = header->fault[i].rank;
@@ -364,10 +364,10 @@ void Agent::on_registration(std::uint32_t rank, pid_t pid, int connection, const
     }
     case MessageType::kImage: {
       // The first image decides that ranks return to images, unless a checkpoint has decided.
-      auto now = engine::Return::kUndecided;
+      auto now = journal::Return::kUndecided;
       auto& word = segment_.header()->goes_back_to;
-      word.decide(journal::kAgentStores, journal::Step::kDecide, &now, engine::Return::kImages);
-      if (word.load() == engine::Return::kVersions) {
+      word.decide(journal::kAgentStores, journal::Step::kDecide, &now, journal::Return::kImages);
+      if (word.load() == journal::Return::kVersions) {
         return connections_.refuse(connection, rank, "ranks of this job go on from checkpoints");
       }
       return feed(rank, AgentEvent::ImageRegisters{pid, connection, first.value, incarnation});

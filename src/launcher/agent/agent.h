@@ -65,11 +65,11 @@ class Agent : private AgentDriver {
   void act(std::uint32_t rank, const Do::Drain&) override;
   void act(std::uint32_t rank, const Do::Read&) override;
   void act(std::uint32_t rank, const Do::PublishDeath&) override {
-    engine::publish_death(segment_.base(), rank);
+    journal::publish_death(segment_.base(), rank);
   }
   void act(std::uint32_t, const Do::RingAll&) override { segment_.ring_all(); }
   void act(std::uint32_t rank, const Do::Admit&) override {
-    engine::admit(segment_.base(), rank, core_.incarnation(rank));
+    journal::admit(segment_.base(), rank, core_.incarnation(rank));
   }
   void act(std::uint32_t rank, const Do::Want& a) override { snapshots_.want(rank, a); }
   void act(std::uint32_t rank, const Do::Keep& a) override;

@@ -195,12 +195,12 @@ Result<std::optional<CheckpointFile>> CheckpointFile::newest(const std::string& 
 
 std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
   std::byte* base = segment.base();
-  engine::SegmentHeader* header = segment.header();
+  journal::SegmentHeader* header = segment.header();
   const char* from = texts().data() + texts().size();
-  const auto place = [&](std::uint32_t rank, std::uint64_t bytes, engine::Offset& at) {
-    auto& bump = engine::control_of(base, rank)->payload_bump;
-    at = engine::region_offset(header, rank) + bump.load();
-    const std::uint64_t size = (bytes + engine::kLine - 1) / engine::kLine * engine::kLine;
+  const auto place = [&](std::uint32_t rank, std::uint64_t bytes, journal::Offset& at) {
+    auto& bump = journal::control_of(base, rank)->payload_bump;
+    at = journal::region_offset(header, rank) + bump.load();
+    const std::uint64_t size = (bytes + journal::kLine - 1) / journal::kLine * journal::kLine;
     if (bump.load() + size > header->region_bytes) return false;
     if (size > 0 &&
         fallocate(segment.descriptor(), 0, static_cast<off_t>(at), static_cast<off_t>(size)) != 0) {
@@ -211,11 +211,11 @@ std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
     journal::put(bump, bump.load() + size);
     return true;
   };
-  engine::RegionHead* first = engine::region_of(base, 0);
+  journal::RegionHead* first = journal::region_of(base, 0);
   first->resume_global_bytes = head()->global_bytes;
   bool room = place(0, head()->global_bytes, first->resume_global);
   for (std::uint32_t r = 0; r < head()->ranks && room; ++r) {
-    engine::RegionHead* region = engine::region_of(base, r);
+    journal::RegionHead* region = journal::region_of(base, r);
     region->resume_local_bytes = locals()[r].bytes;
     room = place(r, locals()[r].bytes, region->resume_local);
   }

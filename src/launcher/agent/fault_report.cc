@@ -17,7 +17,7 @@ constexpr std::size_t kMostFrames = 32;
 
 enum class Owner { kProgram, kLibc, kRejoin, kNone };
 
-Owner owner_of(const engine::ModuleEntry& module) {
+Owner owner_of(const journal::ModuleEntry& module) {
   std::string_view name(module.path, strnlen(module.path, sizeof module.path));
   name = name.substr(name.rfind('/') + 1);
   if (name == "?") return Owner::kNone;
@@ -52,13 +52,13 @@ bool read_frame(const std::string& line, FaultReport& report, std::vector<Frame>
     return false;
   }
   if (line[static_cast<std::size_t>(path_at)] == '\0') return false;
-  engine::ModuleEntry module = {};
+  journal::ModuleEntry module = {};
   module.build_id_bytes = read_id(id, module.build_id);
   const std::string path = line.substr(static_cast<std::size_t>(path_at));
   path.copy(module.path, sizeof module.path - 1);
   const auto known =
       std::find_if(report.modules.begin(), report.modules.end(),
-                   [&](const engine::ModuleEntry& m) { return strcmp(m.path, module.path) == 0; });
+                   [&](const journal::ModuleEntry& m) { return strcmp(m.path, module.path) == 0; });
   frames.push_back({place, static_cast<std::uint32_t>(known - report.modules.begin())});
   if (known == report.modules.end()) report.modules.push_back(module);
   return true;

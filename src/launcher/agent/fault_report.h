@@ -14,7 +14,7 @@ struct FaultReport {
   int signal = 0;
   Fault fault;
   // Call sites in `fault` refer to element i as module kFirstFaultModule + i.
-  std::vector<engine::ModuleEntry> modules;
+  std::vector<journal::ModuleEntry> modules;
 };
 // Larger than any module index of a rank's call sites.
 inline constexpr std::uint32_t kFirstFaultModule = 0x80000000u;

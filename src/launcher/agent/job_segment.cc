@@ -31,7 +31,7 @@ std::uint64_t now_ns(clockid_t clock) {
 }
 
 // Sets the wall clock and its offset from the monotonic clock, which ranks read (ShmHost::now_ns).
-void set_times(engine::SegmentHeader* header) {
+void set_times(journal::SegmentHeader* header) {
   header->started_wall_ns = now_ns(CLOCK_REALTIME);
   header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
 }
@@ -69,9 +69,9 @@ Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t byt
 // Allocates what format_segment() writes, so that a full disk is an error here and no SIGBUS there.
 int back_front(int file, std::uint32_t ranks, std::uint64_t limit_bytes) {
   constexpr off_t kPage = 4096;
-  const auto region = static_cast<off_t>(engine::region_bytes_for(ranks, limit_bytes));
-  const auto total = static_cast<off_t>(engine::segment_bytes_for(ranks, limit_bytes));
-  const auto head = sizeof(engine::SegmentHeader) + ranks * sizeof(engine::RankControl);
+  const auto region = static_cast<off_t>(journal::region_bytes_for(ranks, limit_bytes));
+  const auto total = static_cast<off_t>(journal::segment_bytes_for(ranks, limit_bytes));
+  const auto head = sizeof(journal::SegmentHeader) + ranks * sizeof(journal::RankControl);
   if (fallocate(file, 0, 0, static_cast<off_t>(head)) != 0) return errno == EOPNOTSUPP ? 0 : errno;
   for (off_t at = total - region * static_cast<off_t>(ranks); at < total; at += region) {
     if (fallocate(file, 0, at, kPage) != 0) return errno;
@@ -80,7 +80,7 @@ int back_front(int file, std::uint32_t ranks, std::uint64_t limit_bytes) {
 }
 
 // Writes the options that ranks read and that a resumed job may change.
-void write_options(engine::SegmentHeader* header, const RunOptions& options) {
+void write_options(journal::SegmentHeader* header, const RunOptions& options) {
   const bool writes = !options.checkpoint_directory.empty();
   header->stop_on_divergence = options.stop_on_divergence;
   header->log_ops = options.log_ops;
@@ -89,11 +89,11 @@ void write_options(engine::SegmentHeader* header, const RunOptions& options) {
   header->writes_versions = writes;
 }
 
-void write_faults(engine::SegmentHeader* header, const std::vector<KillOrder>& kills,
+void write_faults(journal::SegmentHeader* header, const std::vector<KillOrder>& kills,
                   std::uint32_t first_incarnation = 0) {
   header->faults = static_cast<std::uint32_t>(kills.size());
   for (std::size_t i = 0; i < kills.size(); ++i) {
-    engine::FaultPoint& point = header->fault[i];
+    journal::FaultPoint& point = header->fault[i];
     point.ordinal = kills[i].ordinal;
     point.rank = kills[i].rank;
     point.incarnation = first_incarnation + kills[i].incarnation;
@@ -232,16 +232,16 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   const std::uint32_t ranks = options.ranks();
   const std::uint64_t limit_bytes = options.journal_limit_bytes;
   const std::string& directory = options.journal_directory;
-  auto mapped = map(directory, engine::segment_bytes_for(ranks, limit_bytes));
+  auto mapped = map(directory, journal::segment_bytes_for(ranks, limit_bytes));
   if (!mapped.ok()) return mapped;
   if (const int error = back_front(mapped.value().descriptor(), ranks, limit_bytes); error != 0) {
     return no_room(directory, error);
   }
   std::byte* base = mapped.value().base();
-  engine::format_segment(base, ranks, job, limit_bytes, processors);
-  engine::SegmentHeader* header = engine::header_of(base);
+  journal::format_segment(base, ranks, job, limit_bytes, processors);
+  journal::SegmentHeader* header = journal::header_of(base);
   header->snapshots = options.snapshots.on();
-  if (options.snapshots.on()) journal::put(header->goes_back_to, engine::Return::kUndecided);
+  if (options.snapshots.on()) journal::put(header->goes_back_to, journal::Return::kUndecided);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
   header->light_publish = ranks <= processors;
   write_options(header, options);
@@ -268,8 +268,8 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
     if (error != 0 && error != EOPNOTSUPP) return no_room(directory, error);
     memcpy(base + part.at, part.bytes.data(), part.bytes.size());
   }
-  engine::SegmentHeader* header = engine::header_of(base);
-  if (header->magic != engine::kSegmentMagic || header->ranks != options.ranks()) return other;
+  journal::SegmentHeader* header = journal::header_of(base);
+  if (header->magic != journal::kSegmentMagic || header->ranks != options.ranks()) return other;
   write_options(header, options);
   set_times(header);
   memset(static_cast<void*>(header->fault), 0, sizeof header->fault);
@@ -290,7 +290,7 @@ std::uint32_t JobSegment::next_incarnation() const {
 }
 
 bool JobSegment::would_replay_threads(std::uint32_t rank) const {
-  const engine::RankControl* c = control(rank);
+  const journal::RankControl* c = control(rank);
   return c->kept_image.load() < c->several_threads_before.load();
 }
 
@@ -335,7 +335,7 @@ void JobSegment::ring_all() const {
 
 Position JobSegment::position(std::uint32_t rank) const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  const engine::RankControl* c = control(rank);
+  const journal::RankControl* c = control(rank);
   Position p;
   p.ordinal = c->ordinal.load(std::memory_order_acquire);
   p.live = c->live_since.load(kRelaxed) != 0;
@@ -343,11 +343,11 @@ Position JobSegment::position(std::uint32_t rank) const {
   if (p.ordinal == 0) return p;
   p.context = c->context.load(kRelaxed);
   p.sequence = c->sequence.load(kRelaxed);
-  p.inside = c->phase.load(kRelaxed) == engine::Phase::kInside;
-  engine::Log& calls = engine::region_of(base_, rank)->calls;
+  p.inside = c->phase.load(kRelaxed) == journal::Phase::kInside;
+  journal::Log& calls = journal::region_of(base_, rank)->calls;
   const std::uint32_t call = c->call.load(std::memory_order_acquire);
   if (call >= calls.tail.load(std::memory_order_acquire)) return p;
-  const engine::CallEntry* entry = engine::log_at<engine::CallEntry>(base_, calls, call);
+  const journal::CallEntry* entry = journal::log_at<journal::CallEntry>(base_, calls, call);
   p.operation = recovery::name_of(static_cast<recovery::OpKind>(entry->signature.kind));
   p.site = site_marker(rank, entry->module, entry->place);
   return p;
@@ -370,7 +370,7 @@ std::uint64_t JobSegment::backed_bytes() const {
 }
 
 std::string JobSegment::waits_for(std::uint32_t rank) const {
-  using engine::Waiting;
+  using journal::Waiting;
   const std::uint64_t word = control(rank)->waits_for.load(std::memory_order_relaxed);
   const std::uint32_t peer = Waiting::rank(word), tag = Waiting::tag(word);
   const std::string tagged =
@@ -385,11 +385,11 @@ std::string JobSegment::waits_for(std::uint32_t rank) const {
   return "";
 }
 
-const engine::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t index) const {
+const journal::ModuleEntry* JobSegment::module(std::uint32_t rank, std::uint32_t index) const {
   if (rank >= header()->ranks) return nullptr;
-  engine::Log& modules = engine::region_of(base_, rank)->modules;
+  journal::Log& modules = journal::region_of(base_, rank)->modules;
   if (index >= modules.tail.load(std::memory_order_acquire)) return nullptr;
-  return engine::log_at<engine::ModuleEntry>(base_, modules, index);
+  return journal::log_at<journal::ModuleEntry>(base_, modules, index);
 }
 
 Result<std::uint64_t> JobSegment::keep(const std::string& path,

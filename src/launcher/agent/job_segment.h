@@ -84,8 +84,10 @@ class JobSegment {
 
   int descriptor() const { return file_.get(); }
   std::byte* base() const { return base_; }
-  engine::SegmentHeader* header() const { return engine::header_of(base_); }
-  engine::RankControl* control(std::uint32_t rank) const { return engine::control_of(base_, rank); }
+  journal::SegmentHeader* header() const { return journal::header_of(base_); }
+  journal::RankControl* control(std::uint32_t rank) const {
+    return journal::control_of(base_, rank);
+  }
 
   // Returns an incarnation number that no rank has used.
   std::uint32_t next_incarnation() const;
@@ -112,7 +114,7 @@ class JobSegment {
   // calls of several threads. The order of such calls is not recorded.
   bool would_replay_threads(std::uint32_t rank) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
-  const engine::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
+  const journal::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 
   // Writes the non-zero pages to `path` in the format above and returns how many bytes that took.
   // Polls `interrupted`. On failure nothing is left at `path`; an existing file there is an error

@@ -16,7 +16,7 @@ std::string PositionReports::where(std::uint32_t rank) {
   const Position p = segment_.position(rank);
   std::string text = to_text(p);
   const auto describe = [this](std::uint32_t r, std::uint32_t index, std::uint64_t place) {
-    const engine::ModuleEntry* module = segment_.module(r, index);
+    const journal::ModuleEntry* module = segment_.module(r, index);
     return module == nullptr ? std::string("an unknown place")
                              : symbolizer_.describe(*module, place);
   };

@@ -122,7 +122,7 @@ void RankStarts::look_at_wakes() {
 
 void RankStarts::look_at_replays() {
   for (const std::uint32_t r : plan_.local) {
-    const engine::RankControl* c = segment_.control(r);
+    const journal::RankControl* c = segment_.control(r);
     const std::uint32_t incarnation = core_.incarnation(r);
     if (incarnation == 0 || c->incarnation.load() != incarnation) continue;
     if (core_.dying(r) || c->initialized.load() == 2) continue;

@@ -34,7 +34,7 @@ void Reporter::tell(const std::string& line) const {
 
 void Reporter::modules(const std::string& text) {
   expand_sites(text, [this](std::uint32_t rank, std::uint32_t index, std::uint64_t) {
-    const engine::ModuleEntry* module = segment_.module(rank, index);
+    const journal::ModuleEntry* module = segment_.module(rank, index);
     if (module == nullptr || !sent_.insert({rank, index}).second) return std::string();
     this->module(rank, index, *module);
     return std::string();
@@ -42,7 +42,7 @@ void Reporter::modules(const std::string& text) {
 }
 
 void Reporter::module(std::uint32_t rank, std::uint32_t index,
-                      const engine::ModuleEntry& entry) const {
+                      const journal::ModuleEntry& entry) const {
   Report report;
   report.mutable_module()->set_rank(rank);
   report.mutable_module()->set_index(index);

@@ -51,7 +51,7 @@ class Reporter {
   void modules_of(const What&) {}  // the others have none
   // Sends the modules to which the call sites in a text refer, each module once.
   void modules(const std::string& text);
-  void module(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& entry) const;
+  void module(std::uint32_t rank, std::uint32_t index, const journal::ModuleEntry& entry) const;
 
   const Loop& loop_;
   const JobSegment& segment_;

@@ -50,7 +50,7 @@ std::uint64_t SnapshotDriver::newest_cost_ns(std::uint32_t rank) const {
   const pid_t pid = processes_.pid_of(rank);
   if (pid == 0) return 0;
   const MemoryUse use = memory_use(pid);
-  const engine::RankControl& control = *segment_.control(rank);
+  const journal::RankControl& control = *segment_.control(rank);
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
   if (clone_ns == 0)
     return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
@@ -80,11 +80,11 @@ void SnapshotDriver::look() {
   report_cost();
   std::uint64_t cost_ns = 0;
   for (const std::uint32_t r : plan_.local) cost_ns = std::max(cost_ns, newest_cost_ns(r));
-  const engine::SegmentHeader* header = segment_.header();
+  const journal::SegmentHeader* header = segment_.header();
   cost_ns = SnapshotPolicy::job_cost_ns(cost_ns, plan_.ranks, header->cores);
   const SnapshotRound round = policy_.look(loop_.now_ns(), cost_ns);
   if (round == SnapshotRound::kNone) return set_timer();
-  if (segment_.recycles() || header->goes_back_to.load() == engine::Return::kVersions) {
+  if (segment_.recycles() || header->goes_back_to.load() == journal::Return::kVersions) {
     driver_.carry_out(core_.end_images());
     return;
   }
@@ -96,7 +96,7 @@ void SnapshotDriver::look() {
 void SnapshotDriver::journal_grown(bool waits) {
   std::uint64_t used = 0, backed = 0;
   for (const std::uint32_t r : plan_.local) {
-    const engine::RankControl* control = segment_.control(r);
+    const journal::RankControl* control = segment_.control(r);
     used += control->used_bytes.load(std::memory_order_relaxed);
     backed += control->backed_bytes.load(std::memory_order_relaxed);
   }

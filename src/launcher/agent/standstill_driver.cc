@@ -10,7 +10,7 @@ Look StandstillDriver::look_at_ranks() const {
   Look look(plan_.ranks);
   bool all_sleep = true;
   for (const std::uint32_t r : plan_.local) {
-    const engine::RankControl* c = segment_.control(r);
+    const journal::RankControl* c = segment_.control(r);
     const std::uint32_t initialized = c->initialized.load(kAcquire);
     look[r].incarnation = c->incarnation.load(kAcquire);
     look[r].ordinal = c->ordinal.load(kAcquire);

@@ -61,7 +61,7 @@ void WrittenSetDriver::set_timer(std::uint64_t parts) {
 // that the images need, because no rank truncates what a kept image needs.
 void WrittenSetDriver::cut() {
   if (checkpoints_.has_written()) return;
-  if (segment_.header()->goes_back_to.load() == engine::Return::kVersions) {
+  if (segment_.header()->goes_back_to.load() == journal::Return::kVersions) {
     return;  // its checkpoints are written instead
   }
   set_timer(kAgain);

@@ -18,20 +18,20 @@ std::optional<T> number(std::string_view text) {
   return value;
 }
 
-std::optional<engine::Moment> moment_of(std::string_view word) {
-  if (word == "before") return engine::Moment::kBefore;
-  if (word == "inside") return engine::Moment::kInside;
-  if (word == "after") return engine::Moment::kAfter;
+std::optional<journal::Moment> moment_of(std::string_view word) {
+  if (word == "before") return journal::Moment::kBefore;
+  if (word == "inside") return journal::Moment::kInside;
+  if (word == "after") return journal::Moment::kAfter;
   return {};
 }
 
-const char* name_of(engine::Moment moment) {
+const char* name_of(journal::Moment moment) {
   switch (moment) {
-    case engine::Moment::kBefore:
+    case journal::Moment::kBefore:
       return "before";
-    case engine::Moment::kInside:
+    case journal::Moment::kInside:
       return "inside";
-    case engine::Moment::kAfter:
+    case journal::Moment::kAfter:
       return "after";
   }
   return "?";
@@ -70,9 +70,9 @@ Result<KillOrder> parse_kill(std::string_view text) {
     point = point.substr(0, dot);
   }
   if (point == "init") {
-    order.kind = engine::PointKind::kInit;
+    order.kind = journal::PointKind::kInit;
   } else if (point == "finalize") {
-    order.kind = engine::PointKind::kFinalize;
+    order.kind = journal::PointKind::kFinalize;
   } else {
     const auto ordinal = number<std::uint64_t>(point);
     if (!ordinal || *ordinal == 0) {
@@ -85,8 +85,8 @@ Result<KillOrder> parse_kill(std::string_view text) {
 
 std::string to_text(const KillOrder& order) {
   std::string point = std::to_string(order.ordinal);
-  if (order.kind == engine::PointKind::kInit) point = "init";
-  if (order.kind == engine::PointKind::kFinalize) point = "finalize";
+  if (order.kind == journal::PointKind::kInit) point = "init";
+  if (order.kind == journal::PointKind::kFinalize) point = "finalize";
   return std::to_string(order.rank) + "@" + point + "." + name_of(order.moment) + "#" +
          std::to_string(order.incarnation);
 }
@@ -143,8 +143,8 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 std::string communicator_text(std::uint64_t context, std::uint32_t rank) {
-  if (context == engine::world_context()) return "MPI_COMM_WORLD";
-  if (context == engine::self_context(rank)) return "MPI_COMM_SELF";
+  if (context == journal::world_context()) return "MPI_COMM_WORLD";
+  if (context == journal::self_context(rank)) return "MPI_COMM_SELF";
   return "communicator " + hex_text(context);
 }
 

@@ -20,8 +20,8 @@ namespace rejoin::launcher {
 struct KillOrder {
   std::uint32_t rank = 0;
   std::uint32_t incarnation = 0;
-  engine::PointKind kind = engine::PointKind::kOperation;
-  engine::Moment moment = engine::Moment::kInside;
+  journal::PointKind kind = journal::PointKind::kOperation;
+  journal::Moment moment = journal::Moment::kInside;
   std::uint64_t ordinal = 0;  // 0 for init and finalize
   bool operator==(const KillOrder&) const = default;
 };

@@ -344,7 +344,8 @@ std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& o
                               JobSegment& segment) {
   if (const auto error = version.install(segment)) return error;
   // A rank must not restart from main: the program's own files would be newer than that.
-  if (!version.has_model()) journal::put(segment.header()->goes_back_to, engine::Return::kVersions);
+  if (!version.has_model())
+    journal::put(segment.header()->goes_back_to, journal::Return::kVersions);
   if (const auto error = remove_image_sets(options.checkpoint_directory)) return error;
   if (!options.quiet) {
     fprintf(stderr, "rejoin: going on from checkpoint %llu\n",
@@ -358,7 +359,7 @@ std::optional<Error> put_files_back(const RunOptions& options, const ImageSet& s
                                     JobSegment& segment, std::size_t* undone) {
   std::vector<std::uint64_t> observations;
   for (std::uint32_t r = 0; r < set.owner.ranks; ++r) {
-    observations.push_back(engine::region_of(segment.base(), r)->observations.tail.load());
+    observations.push_back(journal::region_of(segment.base(), r)->observations.tail.load());
   }
   const auto changes =
       FileChanges::read(set, file_logs_in(options.checkpoint_directory), observations);

@@ -151,7 +151,7 @@ std::vector<Words> split_programs(int argc, const char* const* argv) {
 }
 
 Result<std::uint64_t> parse_ranks(const std::string& option, const std::string& text) {
-  return parse_number(option, text, "number of ranks", 1, engine::kMaxRanks);
+  return parse_number(option, text, "number of ranks", 1, journal::kMaxRanks);
 }
 
 // Returns nanoseconds. `range`: the end of the error, which says what the option takes.
@@ -413,8 +413,8 @@ Result<Command> finish(Raw& raw) {
     if (!limit.ok()) return usage("--journal-limit: " + limit.error().text);
     o.journal_limit_bytes = limit.value();
   }
-  if (raw.kills.size() > engine::kMaxFaults) {
-    return usage("--kill is given more than " + std::to_string(engine::kMaxFaults) + " times");
+  if (raw.kills.size() > journal::kMaxFaults) {
+    return usage("--kill is given more than " + std::to_string(journal::kMaxFaults) + " times");
   }
   for (const std::string& text : raw.kills) {
     const auto kill = parse_kill(text);
@@ -471,9 +471,9 @@ std::optional<Error> check_ranks(const std::vector<ProgramOptions>& programs) {
     }
     ranks += program.ranks.value_or(1);
   }
-  if (ranks <= engine::kMaxRanks) return {};
+  if (ranks <= journal::kMaxRanks) return {};
   return usage(std::to_string(ranks) + " ranks: a job has 1 to " +
-               std::to_string(engine::kMaxRanks));
+               std::to_string(journal::kMaxRanks));
 }
 
 Result<Command> parse_run(int argc, const char* const* argv) {
@@ -542,7 +542,7 @@ Result<Command> parse_inspect(int argc, const char* const* argv) {
     return usage("inspect: " + text.substr(0, text.rfind(';')) + "; write ftrun inspect FILE");
   }
   if (has_rank->count() > 0) {
-    const auto number = parse_number("--rank", rank, "rank", 0, engine::kMaxRanks - 1);
+    const auto number = parse_number("--rank", rank, "rank", 0, journal::kMaxRanks - 1);
     if (!number.ok()) return number.error();
     options.rank = static_cast<std::uint32_t>(number.value());
   }
@@ -581,11 +581,11 @@ Result<std::uint32_t> default_ranks(std::uint32_t processors) {
   if (tasks == nullptr) return processors;
   char* end = nullptr;
   const unsigned long asked = strtoul(tasks, &end, 10);
-  if (*tasks != '\0' && *end == '\0' && asked >= 1 && asked <= engine::kMaxRanks) {
+  if (*tasks != '\0' && *end == '\0' && asked >= 1 && asked <= journal::kMaxRanks) {
     return static_cast<std::uint32_t>(asked);
   }
   return usage(std::string("SLURM_NTASKS=") + tasks + " is not a number of ranks from 1 to " +
-               std::to_string(engine::kMaxRanks) + "; give the number with -n");
+               std::to_string(journal::kMaxRanks) + "; give the number with -n");
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ class TextPrinter : public JournalVisitor {
     const std::string values = elements_text(o.element, o.result, kMostElements);
     if (!values.empty()) {
       line += ", " + (what.empty() ? "value" : what) + " " + values;
-    } else if (!o.result.empty() && o.result.size() <= engine::kInlineBytes) {
+    } else if (!o.result.empty() && o.result.size() <= journal::kInlineBytes) {
       line += ", bytes " + bytes_text(o.result);
     }
     if (o.at != 0) line += ", at byte " + std::to_string(o.at);
@@ -216,7 +216,7 @@ class JsonPrinter : public JournalVisitor {
     const std::string values = elements_text(o.element, o.result, kMostElements);
     if (!values.empty()) {
       json["values"] = values;
-    } else if (!o.result.empty() && o.result.size() <= engine::kInlineBytes) {
+    } else if (!o.result.empty() && o.result.size() <= journal::kInlineBytes) {
       json["bytes"] = bytes_text(o.result);
     }
     if (o.at != 0) json["at"] = o.at;
@@ -334,7 +334,7 @@ std::optional<Error> print_journal(const std::string& path, std::string_view fil
 
 int run_inspect(const InspectOptions& options) {
   Symbolizer symbolizer(library_directory());
-  const DescribeSite describe = [&symbolizer](const engine::ModuleEntry& module,
+  const DescribeSite describe = [&symbolizer](const journal::ModuleEntry& module,
                                               std::uint64_t place) {
     return symbolizer.describe(module, place);
   };

@@ -11,11 +11,11 @@
 namespace rejoin::launcher {
 namespace {
 
-using engine::Offset;
+using journal::Offset;
 using recovery::OpKind;
 
 // Returns the size of an operation's result if its signature determines it; else 0.
-std::uint64_t result_bytes(const engine::Signature& s, std::uint32_t members) {
+std::uint64_t result_bytes(const journal::Signature& s, std::uint32_t members) {
   switch (static_cast<OpKind>(s.kind)) {
     case OpKind::kBcast:
     case OpKind::kAllreduce:
@@ -58,44 +58,44 @@ class Reader {
   // Returns whether a log can be walked: its rings are inside the file, one after the other, so
   // that it holds no more elements than there is room for.
   template <class T>
-  bool whole(const engine::Log& log) {
+  bool whole(const journal::Log& log) {
     const std::uint32_t rings = log.rings.load();
     std::uint64_t from = 0;
-    for (std::uint32_t k = 0; k < std::min(rings, engine::kLogRings); ++k) {
-      const engine::LogRing& ring = log.ring[k];
+    for (std::uint32_t k = 0; k < std::min(rings, journal::kLogRings); ++k) {
+      const journal::LogRing& ring = log.ring[k];
       const bool good = std::has_single_bit(ring.capacity) && ring.from >= from &&
                         ring.from <= log.tail.load() && at<T>(ring.at, ring.capacity) != nullptr;
       if (!good) return damaged(&log);
       from = ring.from;
     }
-    return rings <= engine::kLogRings || damaged(&log);
+    return rings <= journal::kLogRings || damaged(&log);
   }
 
   // Returns element `index` of a log; nullptr if it is not inside the file. REQUIRES whole<T>(log)
   // and kept(log, index).
   template <class T>
-  const T* element(const engine::Log& log, std::uint64_t index) {
+  const T* element(const journal::Log& log, std::uint64_t index) {
     if (const int k = ring_of(log, index); k >= 0) {
-      const engine::LogRing& ring = log.ring[k];
+      const journal::LogRing& ring = log.ring[k];
       return at<T>(ring.at + ((index - ring.from) & (ring.capacity - 1)) * sizeof(T));
     }
-    const std::uint32_t chunk = engine::log_chunk(index);
-    if (chunk >= engine::kLogChunks || log.chunk[chunk].load() == 0) {
+    const std::uint32_t chunk = journal::log_chunk(index);
+    if (chunk >= journal::kLogChunks || log.chunk[chunk].load() == 0) {
       damaged(&log);
       return nullptr;
     }
-    const std::uint64_t skipped = index - engine::log_chunk_begin(chunk);
+    const std::uint64_t skipped = index - journal::log_chunk_begin(chunk);
     return at<T>(log.chunk[chunk].load() + skipped * sizeof(T));
   }
 
   // Returns false if the element was overwritten, after a checkpoint or when the journal was full.
-  static bool kept(const engine::Log& log, std::uint64_t index) {
+  static bool kept(const journal::Log& log, std::uint64_t index) {
     const int k = ring_of(log, index);
     return k < 0 || end_of(log, k) - index <= log.ring[k].capacity;
   }
   // Returns the first element from `index` on that is kept, or the number of elements. REQUIRES
   // !kept().
-  static std::uint64_t next_kept(const engine::Log& log, std::uint64_t index) {
+  static std::uint64_t next_kept(const journal::Log& log, std::uint64_t index) {
     const int k = ring_of(log, index);
     return end_of(log, k) - std::min(log.ring[k].capacity, end_of(log, k) - log.ring[k].from);
   }
@@ -109,13 +109,13 @@ class Reader {
   }
 
  private:
-  static int rings_of(const engine::Log& log) { return static_cast<int>(log.rings.load()); }
-  static int ring_of(const engine::Log& log, std::uint64_t index) {  // -1: it is in a chunk
+  static int rings_of(const journal::Log& log) { return static_cast<int>(log.rings.load()); }
+  static int ring_of(const journal::Log& log, std::uint64_t index) {  // -1: it is in a chunk
     int k = rings_of(log) - 1;
     while (k >= 0 && index < log.ring[k].from) --k;
     return k;
   }
-  static std::uint64_t end_of(const engine::Log& log, int k) {
+  static std::uint64_t end_of(const journal::Log& log, int k) {
     return k + 1 < rings_of(log) ? log.ring[k + 1].from : log.tail.load();
   }
 
@@ -123,7 +123,7 @@ class Reader {
   std::optional<Offset> damaged_at_;
 };
 
-std::vector<VersionFacts> versions_of(const engine::RegionHead& region) {
+std::vector<VersionFacts> versions_of(const journal::RegionHead& region) {
   std::vector<VersionFacts> versions;
   for (const journal::Version& v : region.version) {
     const std::uint64_t number = v.marks.number.load();
@@ -137,7 +137,7 @@ std::vector<VersionFacts> versions_of(const engine::RegionHead& region) {
 }
 
 // A damaged file, or one of another version, may have an unknown value, which counts as undecided.
-journal::Return kind_of_return(const engine::SegmentHeader& header) {
+journal::Return kind_of_return(const journal::SegmentHeader& header) {
   const journal::Return word = header.goes_back_to.load();
   const bool known = word == journal::Return::kImages || word == journal::Return::kVersions;
   return known ? word : journal::Return::kUndecided;
@@ -149,7 +149,8 @@ RecoveryFacts main_because(std::string why) {
   return facts;
 }
 
-RecoveryFacts kept_image_of(const engine::RankControl& control, const engine::RegionHead& region) {
+RecoveryFacts kept_image_of(const journal::RankControl& control,
+                            const journal::RegionHead& region) {
   const std::uint64_t kept = control.kept_image.load();
   if (kept == 0) return main_because("it has no image");
   RecoveryFacts facts = {};
@@ -183,7 +184,7 @@ const char* why_none_begins_at(journal::VersionFault fault) {
 }
 
 // `committed`: the newest checkpoint that all ranks have made.
-RecoveryFacts newest_version_of(const engine::RegionHead& region, std::uint64_t committed) {
+RecoveryFacts newest_version_of(const journal::RegionHead& region, std::uint64_t committed) {
   const journal::Version* newest = nullptr;
   std::uint64_t number = 0;
   for (const journal::Version& version : region.version) {
@@ -216,37 +217,38 @@ class Walk {
  private:
   // The functions that return bool return false if the file is damaged.
   bool walk_rank(std::uint32_t rank);
-  bool find_blocks(const engine::RegionHead& region,
-                   std::vector<const engine::ContextBlock*>* blocks);
-  bool walk_communicator(const engine::RegionHead& region, const engine::ContextBlock& block,
+  bool find_blocks(const journal::RegionHead& region,
+                   std::vector<const journal::ContextBlock*>* blocks);
+  bool walk_communicator(const journal::RegionHead& region, const journal::ContextBlock& block,
                          CommunicatorFacts& facts);
-  bool read_operation(const engine::RegionHead& region, std::uint32_t members,
-                      const engine::Record& record, OperationFacts* facts);
-  bool walk_channels(std::uint32_t rank, const engine::RegionHead& region);
+  bool read_operation(const journal::RegionHead& region, std::uint32_t members,
+                      const journal::Record& record, OperationFacts* facts);
+  bool walk_channels(std::uint32_t rank, const journal::RegionHead& region);
 
   // Returns the call of a record; nullptr: the file is damaged.
-  const engine::CallEntry* call_of(const engine::RegionHead& region, const engine::Record& record) {
-    const std::uint32_t index = record.call & engine::kCallIndex;
+  const journal::CallEntry* call_of(const journal::RegionHead& region,
+                                    const journal::Record& record) {
+    const std::uint32_t index = record.call & journal::kCallIndex;
     if (index < region.calls.tail.load()) {
-      return reader_.element<engine::CallEntry>(region.calls, index);
+      return reader_.element<journal::CallEntry>(region.calls, index);
     }
     reader_.damaged(&record);
     return nullptr;
   }
   // Names the communicators of a rank that its own records describe.
-  bool name_children(const engine::RegionHead& region, const engine::ContextBlock& parent);
-  std::string site_of(const engine::RegionHead& region, const engine::CallEntry& call);
+  bool name_children(const journal::RegionHead& region, const journal::ContextBlock& parent);
+  std::string site_of(const journal::RegionHead& region, const journal::CallEntry& call);
   // Returns what the rank would restart from if it died.
-  RecoveryFacts recovery_of(const engine::RankControl& control, const engine::RegionHead& region);
+  RecoveryFacts recovery_of(const journal::RankControl& control, const journal::RegionHead& region);
   // Returns the bytes of a result, which are known to be valid only while no memory of the journal
   // has been reused.
-  std::string_view result_of(const engine::Record& record, std::uint64_t bytes, Offset* at);
+  std::string_view result_of(const journal::Record& record, std::uint64_t bytes, Offset* at);
 
   Reader reader_;
   const InspectOptions& options_;
   const DescribeSite& describe_;
   JournalVisitor& visitor_;
-  const engine::SegmentHeader* header_ = nullptr;
+  const journal::SegmentHeader* header_ = nullptr;
   std::uint64_t committed_ = 0;                 // newest checkpoint that all ranks have made
   bool full_ = false;                           // nothing is kept for replays any more
   bool given_back_ = false;                     // memory of the journal may have been reused
@@ -255,16 +257,16 @@ class Walk {
 
 std::optional<Error> Walk::go(const std::string& path) {
   const Error foreign{path + " is not a journal of this version of Rejoin"};
-  header_ = reader_.at<engine::SegmentHeader>(0);
-  if (header_ == nullptr || header_->magic != engine::kSegmentMagic) return foreign;
+  header_ = reader_.at<journal::SegmentHeader>(0);
+  if (header_ == nullptr || header_->magic != journal::kSegmentMagic) return foreign;
   const std::uint32_t ranks = header_->ranks;
-  if (ranks < 1 || ranks > engine::kMaxRanks) return foreign;
+  if (ranks < 1 || ranks > journal::kMaxRanks) return foreign;
   if (options_.rank && *options_.rank >= ranks) {
     return Error{"--rank " + std::to_string(*options_.rank) + ": the job has ranks 0 to " +
                      std::to_string(ranks - 1),
                  kExitUsage};
   }
-  const auto* controls = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader), ranks);
+  const auto* controls = reader_.at<journal::RankControl>(sizeof(journal::SegmentHeader), ranks);
   if (controls == nullptr) return foreign;
   JournalFacts facts = {header_->job,
                         header_->started_wall_ns,
@@ -294,21 +296,21 @@ std::optional<Error> Walk::go(const std::string& path) {
 
 bool Walk::walk_rank(std::uint32_t rank) {
   const auto* region =
-      reader_.at<engine::RegionHead>(header_->first_region + rank * header_->region_bytes);
-  if (region == nullptr || !reader_.whole<engine::CallEntry>(region->calls) ||
-      !reader_.whole<engine::ModuleEntry>(region->modules)) {
+      reader_.at<journal::RegionHead>(header_->first_region + rank * header_->region_bytes);
+  if (region == nullptr || !reader_.whole<journal::CallEntry>(region->calls) ||
+      !reader_.whole<journal::ModuleEntry>(region->modules)) {
     return false;
   }
-  const auto* control = reader_.at<engine::RankControl>(sizeof(engine::SegmentHeader) +
-                                                        rank * sizeof(engine::RankControl));
-  const auto* channels = reader_.at<engine::Log>(region->channels, header_->ranks);
-  std::vector<const engine::ContextBlock*> blocks;
+  const auto* control = reader_.at<journal::RankControl>(sizeof(journal::SegmentHeader) +
+                                                         rank * sizeof(journal::RankControl));
+  const auto* channels = reader_.at<journal::Log>(region->channels, header_->ranks);
+  std::vector<const journal::ContextBlock*> blocks;
   if (control == nullptr || channels == nullptr || !find_blocks(*region, &blocks)) return false;
   RankFacts facts = {};
   facts.rank = rank;
   facts.incarnations = control->incarnation.load() + 1;
   facts.communicators = blocks.size();
-  for (const engine::ContextBlock* b : blocks) facts.operations += b->records.tail.load();
+  for (const journal::ContextBlock* b : blocks) facts.operations += b->records.tail.load();
   for (std::uint32_t to = 0; to < header_->ranks; ++to) facts.messages += channels[to].tail.load();
   facts.observation_bytes = region->observations.tail.load();
   facts.journal_bytes = control->backed_bytes.load();
@@ -316,16 +318,16 @@ bool Walk::walk_rank(std::uint32_t rank) {
   facts.recovery = recovery_of(*control, *region);
   visitor_.rank(facts);
   names_.clear();
-  for (const engine::ContextBlock* block : blocks) names_[block->context];
-  names_[engine::world_context()] = "MPI_COMM_WORLD";
-  names_[engine::self_context(rank)] = "MPI_COMM_SELF";
-  for (const engine::ContextBlock* block : blocks) {
+  for (const journal::ContextBlock* block : blocks) names_[block->context];
+  names_[journal::world_context()] = "MPI_COMM_WORLD";
+  names_[journal::self_context(rank)] = "MPI_COMM_SELF";
+  for (const journal::ContextBlock* block : blocks) {
     const bool all_named = std::none_of(names_.begin(), names_.end(),
                                         [](const auto& name) { return name.second.empty(); });
     if (all_named) break;
     if (!name_children(*region, *block)) return false;
   }
-  for (const engine::ContextBlock* block : blocks) {
+  for (const journal::ContextBlock* block : blocks) {
     CommunicatorFacts communicator = {};
     communicator.rank = rank;
     if (!walk_communicator(*region, *block, communicator)) return false;
@@ -333,8 +335,8 @@ bool Walk::walk_rank(std::uint32_t rank) {
   return walk_channels(rank, *region);
 }
 
-RecoveryFacts Walk::recovery_of(const engine::RankControl& control,
-                                const engine::RegionHead& region) {
+RecoveryFacts Walk::recovery_of(const journal::RankControl& control,
+                                const journal::RegionHead& region) {
   RecoveryFacts facts = main_because("the job has neither an image nor a checkpoint yet");
   if (full_) {
     facts = main_because("the journal was full");
@@ -351,18 +353,18 @@ RecoveryFacts Walk::recovery_of(const engine::RankControl& control,
   return facts;
 }
 
-bool Walk::find_blocks(const engine::RegionHead& region,
-                       std::vector<const engine::ContextBlock*>* blocks) {
+bool Walk::find_blocks(const journal::RegionHead& region,
+                       std::vector<const journal::ContextBlock*>* blocks) {
   const std::uint32_t tables = std::min(region.contexts.tables.load(), journal::kContextTables);
   for (std::uint32_t k = 0; k < tables; ++k) {
     const std::size_t size = std::size_t{journal::kFirstTableEntries} << k;
     const auto* table = reader_.at<journal::ContextEntry>(region.contexts.at[k], size);
     if (table == nullptr) return false;
     for (std::size_t i = 0; i < size; ++i) {
-      const engine::Offset at = table[i].block.load();
+      const journal::Offset at = table[i].block.load();
       if (table[i].context.load() == 0 || at == journal::kReclaimed) continue;
-      const auto* block = reader_.at<engine::ContextBlock>(at);
-      if (block == nullptr || !reader_.whole<engine::Record>(block->records)) return false;
+      const auto* block = reader_.at<journal::ContextBlock>(at);
+      if (block == nullptr || !reader_.whole<journal::Record>(block->records)) return false;
       if (block->size < 1 || block->size > header_->ranks) return reader_.damaged(block);
       blocks->push_back(block);
     }
@@ -372,7 +374,7 @@ bool Walk::find_blocks(const engine::RegionHead& region,
   return true;
 }
 
-bool Walk::name_children(const engine::RegionHead& region, const engine::ContextBlock& parent) {
+bool Walk::name_children(const journal::RegionHead& region, const journal::ContextBlock& parent) {
   constexpr std::size_t kLongest = 200;  // each name has its parent's in it
   const std::string known = names_[parent.context];
   if (known.empty() || known.size() > kLongest) return true;
@@ -381,12 +383,12 @@ bool Walk::name_children(const engine::RegionHead& region, const engine::Context
   for (std::uint64_t i = 0; i < read; ++i) {
     if (!Reader::kept(parent.records, i)) i = Reader::next_kept(parent.records, i);
     if (i >= read) break;
-    const auto* record = reader_.element<engine::Record>(parent.records, i);
+    const auto* record = reader_.element<journal::Record>(parent.records, i);
     const auto* call = record == nullptr ? nullptr : call_of(region, *record);
     if (call == nullptr) return false;
     const auto kind = static_cast<OpKind>(call->signature.kind);
     const bool split = kind == OpKind::kCommSplit;
-    const bool failed = (record->call & engine::kRecordFailed) != 0;
+    const bool failed = (record->call & journal::kRecordFailed) != 0;
     if (failed) continue;
     if (!split && kind != OpKind::kCommDup && kind != OpKind::kCommIdup &&
         kind != OpKind::kCartCreate && kind != OpKind::kGraphCreate) {
@@ -401,7 +403,7 @@ bool Walk::name_children(const engine::RegionHead& region, const engine::Context
       std::memcpy(&colour, all.data() + parent.rank * kColourAndKey, sizeof colour);
     }
     // A child that was freed, or has a name already, is skipped.
-    const auto child = names_.find(engine::derive_context(parent.context, i, colour));
+    const auto child = names_.find(journal::derive_context(parent.context, i, colour));
     if (child == names_.end() || !child->second.empty()) continue;
     child->second =
         std::string("MPI_") + recovery::name_of(kind) + " " + std::to_string(i) + " of " + known;
@@ -410,7 +412,7 @@ bool Walk::name_children(const engine::RegionHead& region, const engine::Context
   return true;
 }
 
-bool Walk::walk_communicator(const engine::RegionHead& region, const engine::ContextBlock& block,
+bool Walk::walk_communicator(const journal::RegionHead& region, const journal::ContextBlock& block,
                              CommunicatorFacts& facts) {
   const auto* members = reader_.at<std::uint32_t>(block.members, block.size);
   if (members == nullptr) return false;
@@ -428,7 +430,7 @@ bool Walk::walk_communicator(const engine::RegionHead& region, const engine::Con
       visitor_.not_kept(facts, i);
       if (i >= shown) break;
     }
-    const auto* record = reader_.element<engine::Record>(block.records, i);
+    const auto* record = reader_.element<journal::Record>(block.records, i);
     OperationFacts operation = {};
     operation.rank = facts.rank;
     operation.sequence = i;
@@ -439,9 +441,9 @@ bool Walk::walk_communicator(const engine::RegionHead& region, const engine::Con
   return true;
 }
 
-bool Walk::read_operation(const engine::RegionHead& region, std::uint32_t members,
-                          const engine::Record& record, OperationFacts* facts) {
-  const engine::CallEntry* call = call_of(region, record);
+bool Walk::read_operation(const journal::RegionHead& region, std::uint32_t members,
+                          const journal::Record& record, OperationFacts* facts) {
+  const journal::CallEntry* call = call_of(region, record);
   if (call == nullptr) return false;
   const recovery::Shape shape = recovery::shape_of(call->signature);
   facts->name = recovery::name_of(static_cast<OpKind>(call->signature.kind));
@@ -455,14 +457,14 @@ bool Walk::read_operation(const engine::RegionHead& region, std::uint32_t member
   if (call->signature.operation < engine::kOperators) {
     facts->reduces = static_cast<engine::Operator>(call->signature.operation);
   }
-  facts->failed = (record.call & engine::kRecordFailed) != 0;
+  facts->failed = (record.call & journal::kRecordFailed) != 0;
   facts->result_bytes = facts->failed ? 0 : result_bytes(call->signature, members);
   facts->result = result_of(record, facts->result_bytes, &facts->at);
   return true;
 }
 
-std::string_view Walk::result_of(const engine::Record& record, std::uint64_t bytes, Offset* at) {
-  if (bytes <= engine::kInlineBytes) {
+std::string_view Walk::result_of(const journal::Record& record, std::uint64_t bytes, Offset* at) {
+  if (bytes <= journal::kInlineBytes) {
     return {reinterpret_cast<const char*>(&record.value), static_cast<std::size_t>(bytes)};
   }
   *at = record.value;
@@ -471,23 +473,23 @@ std::string_view Walk::result_of(const engine::Record& record, std::uint64_t byt
   return first == nullptr ? std::string_view() : std::string_view(first, bytes);
 }
 
-std::string Walk::site_of(const engine::RegionHead& region, const engine::CallEntry& call) {
+std::string Walk::site_of(const journal::RegionHead& region, const journal::CallEntry& call) {
   if (call.module >= region.modules.tail.load()) return "unknown place";
-  const auto* module = reader_.element<engine::ModuleEntry>(region.modules, call.module);
+  const auto* module = reader_.element<journal::ModuleEntry>(region.modules, call.module);
   return module == nullptr ? "unknown place" : describe_(*module, call.place);
 }
 
-bool Walk::walk_channels(std::uint32_t rank, const engine::RegionHead& region) {
-  const auto* channels = reader_.at<engine::Log>(region.channels, header_->ranks);
+bool Walk::walk_channels(std::uint32_t rank, const journal::RegionHead& region) {
+  const auto* channels = reader_.at<journal::Log>(region.channels, header_->ranks);
   for (std::uint32_t to = 0; channels != nullptr && to < header_->ranks; ++to) {
     const std::uint64_t count = channels[to].tail.load();
     if (count == 0) continue;
-    if (!reader_.whole<engine::ChannelEntry>(channels[to])) return false;
+    if (!reader_.whole<journal::ChannelEntry>(channels[to])) return false;
     std::uint64_t bytes = 0;
     for (std::uint64_t i = 0; i < count; ++i) {
       if (!Reader::kept(channels[to], i)) i = Reader::next_kept(channels[to], i);
       if (i >= count) break;
-      const auto* entry = reader_.element<engine::ChannelEntry>(channels[to], i);
+      const auto* entry = reader_.element<journal::ChannelEntry>(channels[to], i);
       if (entry == nullptr) return false;
       bytes += entry->bytes;
     }

@@ -15,7 +15,7 @@
 
 namespace rejoin::launcher {
 
-using DescribeSite = std::function<std::string(const engine::ModuleEntry&, std::uint64_t place)>;
+using DescribeSite = std::function<std::string(const journal::ModuleEntry&, std::uint64_t place)>;
 
 struct JournalFacts {
   std::uint64_t job;
@@ -76,7 +76,7 @@ struct OperationFacts {
   engine::Operator reduces;  // kNull: it is no reduction
   bool failed;               // the members disagreed
   std::uint64_t result_bytes;
-  engine::Offset at;        // of the result in the file; 0: it is in `result`, or there is none
+  journal::Offset at;       // of the result in the file; 0: it is in `result`, or there is none
   std::string_view result;  // empty: not in the journal any more, or not known
 };
 

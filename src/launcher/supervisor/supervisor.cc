@@ -124,7 +124,7 @@ void Supervisor::report(const Report& report) {
       break;
     case Report::kModule: {
       const Report::Module& m = report.module();
-      engine::ModuleEntry entry{};
+      journal::ModuleEntry entry{};
       memcpy(&entry, m.entry().data(), std::min(sizeof entry, m.entry().size()));
       sites_.add(m.rank(), m.index(), entry);
       break;

@@ -2,7 +2,7 @@
 
 namespace rejoin::launcher {
 
-void CallSites::add(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& module) {
+void CallSites::add(std::uint32_t rank, std::uint32_t index, const journal::ModuleEntry& module) {
   const std::lock_guard lock(mutex_);
   modules_.insert_or_assign({rank, index}, module);
 }
@@ -14,7 +14,7 @@ std::string CallSites::expanded(const std::string& text) {
 }
 
 std::string CallSites::describe(std::uint32_t rank, std::uint32_t index, std::uint64_t place) {
-  engine::ModuleEntry module;
+  journal::ModuleEntry module;
   {
     const std::lock_guard lock(mutex_);
     const auto found = modules_.find({rank, index});

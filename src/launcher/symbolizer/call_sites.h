@@ -19,7 +19,7 @@ class CallSites {
   explicit CallSites(std::string library_directory) : symbolizer_(std::move(library_directory)) {}
 
   // Defines module `index` of the call sites of `rank`.
-  void add(std::uint32_t rank, std::uint32_t index, const engine::ModuleEntry& module);
+  void add(std::uint32_t rank, std::uint32_t index, const journal::ModuleEntry& module);
   // Replaces every {RANK:MODULE:PLACE} in `text`. Takes as long as Symbolizer::describe().
   std::string expanded(const std::string& text);
 
@@ -27,7 +27,7 @@ class CallSites {
   std::string describe(std::uint32_t rank, std::uint32_t index, std::uint64_t place);
 
   std::mutex mutex_;  // of modules_
-  std::map<std::pair<std::uint32_t, std::uint32_t>, engine::ModuleEntry> modules_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, journal::ModuleEntry> modules_;
   Symbolizer symbolizer_;
 };
 

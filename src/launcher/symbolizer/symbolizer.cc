@@ -11,7 +11,7 @@
 namespace rejoin::launcher {
 namespace {
 
-std::string module_path(const engine::ModuleEntry& module) {
+std::string module_path(const journal::ModuleEntry& module) {
   return one_line(std::string(module.path, strnlen(module.path, sizeof module.path)));
 }
 
@@ -58,8 +58,8 @@ Symbolizer::Turn::Turn() {
   lock_ = std::unique_lock(reading_);
 }
 
-std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_t place) {
-  if (module.build_id_bytes == engine::kNamedSite) return rough_site(module, place);
+std::string Symbolizer::describe(const journal::ModuleEntry& module, std::uint64_t place) {
+  if (module.build_id_bytes == journal::kNamedSite) return rough_site(module, place);
   const std::string path = module_path(module);
   const std::pair key(path, place);
   {
@@ -82,9 +82,9 @@ std::string Symbolizer::describe(const engine::ModuleEntry& module, std::uint64_
   return known_[key] = told ? one_line(text) : rough_site(module, place);
 }
 
-std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place) {
+std::string rough_site(const journal::ModuleEntry& module, std::uint64_t place) {
   const std::string path = module_path(module);
-  if (module.build_id_bytes == engine::kNamedSite) {
+  if (module.build_id_bytes == journal::kNamedSite) {
     const std::size_t function = std::min(path.find("::"), path.size());
     return path.substr(0, function) + ":" + std::to_string(place) + path.substr(function);
   }

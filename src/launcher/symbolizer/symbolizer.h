@@ -42,7 +42,7 @@ class Symbolizer {
   // "src/solver.c:12::iterate"; "solver+0x1a2b::iterate" without debug information; else like
   // rough_site().
   // May take milliseconds for a module's first site; remembered afterwards.
-  std::string describe(const engine::ModuleEntry& module, std::uint64_t place);
+  std::string describe(const journal::ModuleEntry& module, std::uint64_t place);
 
  private:
   using Symbolize = int (*)(const char*, const std::uint8_t*, std::size_t, std::uint64_t, char*,
@@ -60,6 +60,6 @@ class Symbolizer {
 
 // Returns "solver+0x1a2b" without reading the file, or "src/solver.c:12::iterate" if the program
 // has named the place.
-std::string rough_site(const engine::ModuleEntry& module, std::uint64_t place);
+std::string rough_site(const journal::ModuleEntry& module, std::uint64_t place);
 
 }  // namespace rejoin::launcher

@@ -40,7 +40,7 @@
 
 namespace {
 
-using namespace rejoin::engine;
+using namespace rejoin::journal;
 using namespace rejoin::wire;
 
 struct FakeRank {

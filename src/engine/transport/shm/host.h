@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/names.h"
 #include "journal/host.h"
 #include "journal/layout.h"
 #include "journal/payload_stores.h"

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/names.h"
 #include "journal/layout.h"
 #include "wire/socket.h"
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/names.h"
 #include "engine/transport/sim/random.h"
 #include "journal/layout.h"
 

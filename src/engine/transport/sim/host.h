@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/names.h"
 #include "engine/transport/sim/point.h"
 #include "journal/host.h"
 #include "journal/layout.h"

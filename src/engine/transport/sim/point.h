@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/names.h"
 #include "journal/layout.h"
 #include "journal/step.h"
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/names.h"
 #include "engine/transport/sim/simulation.h"
 #include "engine/transport/sim/store_buffer.h"
 

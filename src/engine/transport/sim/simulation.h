@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/names.h"
 #include "engine/transport/sim/agent.h"
 #include "engine/transport/sim/fiber.h"
 #include "engine/transport/sim/host.h"
