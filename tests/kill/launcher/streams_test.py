@@ -58,6 +58,14 @@ class Output(LauncherTest):
         out, _ = process.communicate(timeout=LIMIT_S)
         self.assertEqual((process.returncode, len(out)), (0, 20000000))
 
+    def test_a_question_at_the_end_drops_no_output(self):
+        process = self.start("-n", 1, "sh", "-c", "head -c 200000 /dev/zero")
+        self.wait_until_asleep(process)  # the program has ended; its output waits for the reader
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        out, _ = process.communicate(timeout=LIMIT_S)
+        self.assertEqual((process.returncode, out.count(b"\0")), (0, 200000))
+
     def test_a_slow_reader_tears_no_line(self):
         program = 'BEGIN { while (n++ < 500) s = s c; while (m++ < 20000) print s }'
         script = f"awk -v c=$REJOIN_RANK '{program}'"
