@@ -40,7 +40,7 @@ REJOIN_REAL(renameat2);
 REJOIN_REAL(mkdirat);
 REJOIN_REAL(linkat);
 REJOIN_REAL(symlinkat);
-constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
+REJOIN_REAL_AS(openat, "openat", int(int, const char*, int, ...));
 REJOIN_REAL(mkostemps);
 REJOIN_REAL(mkdtemp);
 REJOIN_REAL(getrandom);

@@ -18,8 +18,7 @@ using rejoin::journal::system_call;
 
 REJOIN_REAL(close);
 REJOIN_REAL(closefrom);
-constinit rejoin::libc_recording::Real<int(unsigned, unsigned, int)> real_close_range(
-    "close_range");
+REJOIN_REAL_AS(close_range, "close_range", int(unsigned, unsigned, int));
 
 constexpr int kHighest = 899;  // launcher/base/lifeline.cc
 constexpr int kUnknown = -2, kNone = -1;

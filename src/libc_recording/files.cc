@@ -14,7 +14,7 @@
 namespace rejoin::libc_recording {
 namespace {
 
-constinit Real<int(int, const char*, int, ...)> real_openat("openat");
+REJOIN_REAL_AS(openat, "openat", int(int, const char*, int, ...));
 REJOIN_REAL(statx);
 REJOIN_REAL(unlinkat);
 REJOIN_REAL(renameat2);

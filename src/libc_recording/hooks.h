@@ -4,6 +4,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,11 @@ void rejoin_libc_release(void* memory, unsigned bytes) REJOIN_LIBC_HOOK;
 // Any thread; does not REQUIRE that anything is recorded.
 int rejoin_libc_pids(const void* caller, rejoin::libc_recording::Pids* pids) REJOIN_LIBC_HOOK;
 
+// Returns the kernel's id of the thread whose descriptor (pthread_t) this is, if the C library
+// knows another one because the thread was created again in a clone of its process; else 0. Any
+// thread.
+pid_t rejoin_libc_kernel_id(const void* descriptor) REJOIN_LIBC_HOOK;
+
 // Returns the descriptor of the rank's connection to its agent, and in *pid the kernel's process id
 // of the rank. Returns -1 if this process is no rank, if the shim itself is the caller, or before
 // the recording has begun. Any thread; no system call.
@@ -90,6 +96,10 @@ void rejoin_libc_catch_faults(const int* signals, int count, RejoinFaultHandler 
                               void* stack, std::size_t stack_bytes) REJOIN_LIBC_HOOK;
 // Whether the program has ever asked for memory that a clone is not given, or gets empty (madvise).
 int rejoin_libc_withholds() REJOIN_LIBC_HOOK;
+// Whether the program has ever asked for a mutex with priority inheritance.
+int rejoin_libc_inherits_priority() REJOIN_LIBC_HOOK;
+// Looks up all functions of libc that the library replaces, so that none is looked up later.
+void rejoin_libc_find_all() REJOIN_LIBC_HOOK;
 // Called when an image of the process was woken: what the library knows of files may be stale.
 void rejoin_libc_woken() REJOIN_LIBC_HOOK;
 // Called then for a file that was open, and `size_bytes` long, when the image was made: prepares it

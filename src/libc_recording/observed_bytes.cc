@@ -29,7 +29,7 @@ namespace {
 
 using journal::system_call;
 
-constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
+REJOIN_REAL_AS(openat, "openat", int(int, const char*, int, ...));
 REJOIN_REAL(read);
 REJOIN_REAL(getrandom);
 REJOIN_REAL(getentropy);
@@ -37,12 +37,12 @@ REJOIN_REAL(sysinfo);
 REJOIN_REAL(getloadavg);
 REJOIN_REAL(sysconf);
 REJOIN_REAL(sched_getcpu);
-constinit Real<struct mallinfo2()> real_mallinfo2("mallinfo2");
-constinit Real<struct mallinfo()> real_mallinfo("mallinfo");
+REJOIN_REAL_AS(mallinfo2, "mallinfo2", struct mallinfo2());
+REJOIN_REAL_AS(mallinfo, "mallinfo", struct mallinfo());
 REJOIN_REAL(fileno);
-constinit Real<void(void*, std::size_t)> real_arc4random_buf("arc4random_buf");
-constinit Real<std::uint32_t(std::uint32_t)> real_arc4random_uniform("arc4random_uniform");
-constinit Real<unsigned(void*)> real_random_device("_ZNSt13random_device9_M_getvalEv");
+REJOIN_REAL_AS(arc4random_buf, "arc4random_buf", void(void*, std::size_t));
+REJOIN_REAL_AS(arc4random_uniform, "arc4random_uniform", std::uint32_t(std::uint32_t));
+REJOIN_REAL_AS(random_device, "_ZNSt13random_device9_M_getvalEv", unsigned(void*));
 
 // Puts bytes into `to`: recorded ones, else those of `really`, which returns like read().
 template <class Really>

@@ -17,7 +17,7 @@ using rejoin::libc_recording::observing;
 using rejoin::libc_recording::Opening;
 using rejoin::libc_recording::ordinary;
 
-constinit rejoin::libc_recording::Real<int(int, const char*, int, ...)> real_openat("openat");
+REJOIN_REAL_AS(openat, "openat", int(int, const char*, int, ...));
 REJOIN_REAL(fopen);
 REJOIN_REAL(freopen);
 

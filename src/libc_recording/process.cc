@@ -44,10 +44,10 @@ REJOIN_REAL(sched_getparam);
 REJOIN_REAL(sched_setparam);
 REJOIN_REAL(gethostname);
 REJOIN_REAL(uname);
-constinit Real<int(pid_t, int, const rlimit*, rlimit*)> real_prlimit("prlimit");
-constinit Real<int(pid_t, unsigned)> real_pidfd_open("pidfd_open");  // its header is C's only
-constinit Real<int(int, id_t)> real_getpriority("getpriority");
-constinit Real<int(int, id_t, int)> real_setpriority("setpriority");
+REJOIN_REAL_AS(prlimit, "prlimit", int(pid_t, int, const rlimit*, rlimit*));
+REJOIN_REAL_AS(pidfd_open, "pidfd_open", int(pid_t, unsigned));  // its header is C's only
+REJOIN_REAL_AS(getpriority, "getpriority", int(int, id_t));
+REJOIN_REAL_AS(setpriority, "setpriority", int(int, id_t, int));
 
 // Does not use libc's syscall(): allocators call this before the dynamic linker can look that up.
 long real_syscall(long number, const long* v) {

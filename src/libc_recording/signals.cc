@@ -13,14 +13,12 @@ sighandler_t bsd_signal(int number, sighandler_t handler) noexcept;
 
 namespace {
 
-using rejoin::libc_recording::Real;
-
-constinit Real<int(int, const struct sigaction*, struct sigaction*)> real_sigaction("sigaction");
-constinit Real<int(const stack_t*, stack_t*)> real_sigaltstack("sigaltstack");
+REJOIN_REAL_AS(sigaction, "sigaction", int(int, const struct sigaction*, struct sigaction*));
+REJOIN_REAL_AS(sigaltstack, "sigaltstack", int(const stack_t*, stack_t*));
 using Setter = sighandler_t(int, sighandler_t);
-constinit Real<Setter> real_signal("signal");
-constinit Real<Setter> real_sysv_signal("sysv_signal");
-constinit Real<Setter> real_sigset("sigset");
+REJOIN_REAL_AS(signal, "signal", Setter);
+REJOIN_REAL_AS(sysv_signal, "sysv_signal", Setter);
+REJOIN_REAL_AS(sigset, "sigset", Setter);
 
 constinit RejoinFaultHandler hidden = nullptr;
 constinit const void* hidden_stack = nullptr;

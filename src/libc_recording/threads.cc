@@ -1,10 +1,11 @@
 // Functions that take a pthread_t.
 //
 // glibc stores each thread's kernel id in the thread's descriptor. After a wake-up from a snapshot,
-// the descriptor of the first thread still holds the id of the process that was cloned; it is not
-// updated, because locked mutexes store it as their owner. glibc would pass this stale id to the
-// kernel, so these functions make the system calls with the current id. (For the calling thread,
-// glibc's pthread_kill, pthread_getname_np and pthread_setname_np do not use the stored id.)
+// the descriptors of its threads still hold the ids in the process that was cloned; they are not
+// updated, because locked mutexes store them as their owners. glibc would pass these stale ids to
+// the kernel, so these functions make the system calls with the current ids. (For the calling
+// thread, glibc's pthread_kill, pthread_getname_np and pthread_setname_np do not use the stored
+// id.)
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -37,6 +38,7 @@ REJOIN_REAL(pthread_kill);
 REJOIN_REAL(pthread_sigqueue);
 REJOIN_REAL(pthread_cancel);
 REJOIN_REAL(pthread_getattr_np);
+REJOIN_REAL(pthread_mutexattr_setprotocol);
 
 constexpr std::size_t kNameBytes = 16;
 constexpr int kCancelSignal = 32;  // glibc's SIGCANCEL
@@ -45,6 +47,8 @@ constexpr int kCancelSignal = 32;  // glibc's SIGCANCEL
 // kernel as the one to clear when the thread ends, so the kernel can be asked for it.
 constinit pthread_t first = 0;
 constinit pid_t* first_id = nullptr;
+
+constinit bool priority_is_inherited = false;  // a mutex may have been made that does so
 
 [[gnu::constructor]] void note_first() {
   int* cleared = nullptr;
@@ -65,11 +69,24 @@ int error_of_call(long number, Words... words) {
   return static_cast<int>(-std::min(call_kernel(number, words...), 0L));
 }
 
+pid_t process_id() { return static_cast<pid_t>(call_kernel(SYS_getpid)); }
+
 // Returns the kernel id of `thread` if the id that glibc has stored is stale, else 0.
 pid_t true_id(pthread_t thread) {
-  if (first_id == nullptr || thread != first) return 0;
-  const auto id = static_cast<pid_t>(call_kernel(SYS_getpid));  // equal to the first thread's id
+  if (first_id == nullptr) return 0;
+  if (thread != first) {
+    return rejoin_libc_kernel_id != nullptr
+               ? rejoin_libc_kernel_id(reinterpret_cast<const void*>(thread))
+               : 0;
+  }
+  const pid_t id = process_id();  // equal to the first thread's id
   return id == *first_id ? 0 : id;
+}
+
+// The place of the id in a thread's descriptor.
+volatile pid_t& known_id(pthread_t thread) {
+  const auto offset = reinterpret_cast<std::uintptr_t>(first_id) - first;
+  return *reinterpret_cast<volatile pid_t*>(thread + offset);
 }
 
 bool is_self(pthread_t thread) { return thread == pthread_self(); }
@@ -146,7 +163,7 @@ REJOIN_REPLACES int pthread_setname_np(pthread_t thread, const char* name) {
 REJOIN_REPLACES int pthread_kill(pthread_t thread, int number) {
   const pid_t id = true_id(thread);
   if (id == 0 || is_self(thread)) return real_pthread_kill(thread, number);
-  return error_of_call(SYS_tgkill, id, id, number);
+  return error_of_call(SYS_tgkill, process_id(), id, number);
 }
 REJOIN_REPLACES int pthread_sigqueue(pthread_t thread, int number, const sigval value) {
   const pid_t id = true_id(thread);
@@ -154,17 +171,17 @@ REJOIN_REPLACES int pthread_sigqueue(pthread_t thread, int number, const sigval 
   siginfo_t info = {};
   info.si_signo = number;
   info.si_code = SI_QUEUE;
-  info.si_pid = id;
+  info.si_pid = process_id();
   info.si_uid = static_cast<uid_t>(call_kernel(SYS_getuid));
   info.si_value = value;
-  return error_of_call(SYS_rt_tgsigqueueinfo, id, id, number, &info);
+  return error_of_call(SYS_rt_tgsigqueueinfo, info.si_pid, id, number, &info);
 }
 REJOIN_REPLACES int pthread_cancel(pthread_t thread) {
   const pid_t id = true_id(thread);
   const int code = real_pthread_cancel(thread);
   // glibc has marked the thread as cancelled, and only failed to send it the signal.
   if (id == 0 || is_self(thread) || code != ESRCH) return code;
-  return error_of_call(SYS_tgkill, id, id, kCancelSignal);
+  return error_of_call(SYS_tgkill, process_id(), id, kCancelSignal);
 }
 
 // glibc reads the affinity by the stored id. That id is replaced during the call, which is safe
@@ -172,10 +189,31 @@ REJOIN_REPLACES int pthread_cancel(pthread_t thread) {
 REJOIN_REPLACES int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) {
   const pid_t id = true_id(thread);
   if (id == 0 || !is_self(thread)) return real_pthread_getattr_np(thread, attributes);
-  auto& known = *const_cast<volatile pid_t*>(first_id);
+  volatile pid_t& known = known_id(thread);
   const pid_t before = known;
   known = id;
   const int code = real_pthread_getattr_np(thread, attributes);
   known = before;
   return code;
+}
+
+REJOIN_REPLACES int pthread_mutexattr_setprotocol(pthread_mutexattr_t* attributes, int protocol) {
+  if (protocol == PTHREAD_PRIO_INHERIT) {
+    __atomic_store_n(&priority_is_inherited, true, __ATOMIC_RELAXED);
+  }
+  return real_pthread_mutexattr_setprotocol(attributes, protocol);
+}
+extern "C" int rejoin_libc_inherits_priority() {
+  return __atomic_load_n(&priority_is_inherited, __ATOMIC_RELAXED) ? 1 : 0;
+}
+
+// The linker makes these of the section in which REJOIN_REAL lists the functions.
+extern "C" {
+extern rejoin::libc_recording::RealAddress* const __start_rejoin_reals[]
+    __attribute__((visibility("hidden")));
+extern rejoin::libc_recording::RealAddress* const __stop_rejoin_reals[]
+    __attribute__((visibility("hidden")));
+}
+extern "C" void rejoin_libc_find_all() {
+  for (auto* real = __start_rejoin_reals; real != __stop_rejoin_reals; ++real) (*real)->find();
 }

@@ -24,7 +24,7 @@ REJOIN_REAL(clock);
 REJOIN_REAL(times);
 REJOIN_REAL(getrusage);
 REJOIN_REAL(timespec_get);
-constinit rejoin::libc_recording::Real<int(timeval*, void*)> real_gettimeofday("gettimeofday");
+REJOIN_REAL_AS(gettimeofday, "gettimeofday", int(timeval*, void*));
 
 constexpr std::int64_t kSecond_us = 1000000;
 

@@ -48,7 +48,6 @@ struct NamedSite {
 
 struct Context {
   recovery::Rank* rank;
-  long main_thread;
   NamedSite site;
   bool hinted;  // the program has said something about its next operation
   recovery::Hint hint, hint_in_use;

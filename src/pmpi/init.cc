@@ -49,8 +49,6 @@ std::uint64_t reading_cpu_ns() {
   return least_ns;
 }
 
-long thread_id() { return syscall(SYS_gettid); }
-
 // Times the replay from here on. Also called in a woken image of this process, within an MPI call.
 void time_replay() {
   context->rank->replay_clock() = recovery::ReplayClock();
@@ -101,7 +99,6 @@ void start(const char* function, int thread_level) {
   if (memory == nullptr) end_job(1, "MPI_Init cannot allocate memory for the MPI library");
   Context* c = new (memory) Context{};
   c->rank = rank;
-  c->main_thread = thread_id();
   c->thread_level = thread_level;
   c->first_thread = pthread_self();
   c->universe_size = static_cast<int>(rank->size());
@@ -235,7 +232,7 @@ int query_thread(int* provided) {
 
 int is_thread_main(int* flag) {
   require_active("MPI_Is_thread_main");
-  *flag = thread_id() == context->main_thread;
+  *flag = pthread_equal(pthread_self(), context->first_thread) != 0;
   return MPI_SUCCESS;
 }
 

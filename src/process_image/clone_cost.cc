@@ -22,7 +22,7 @@ std::uint64_t page_faults() {
 
 std::uint64_t processor_ns() {
   timespec t = {};
-  syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &t);
+  syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(t.tv_nsec);
 }
@@ -32,7 +32,7 @@ CloneCost::CloneCost(recovery::Rank& rank)
       probe_(static_cast<std::byte*>(rank.arena().allocate(kProbePages * journal::kPageBytes))) {}
 
 void CloneCost::count() {
-  clone_ns_ += processor_ns() - begun_ns_;
+  clone_ns_ += processor_ns() - begun_ns_ + waited_ns_;
   auto& control = rank_.control();
   const std::uint64_t faults = page_faults();
   const std::uint64_t copied = journal::pages_copied(control, faults);

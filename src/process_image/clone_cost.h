@@ -9,7 +9,7 @@
 
 namespace rejoin::process_image {
 
-// Returns this process's time on the processor, in which a wait for the processor does not count.
+// Returns this thread's time on the processor, in which a wait for the processor does not count.
 // It makes a system call, because no library is at hand.
 std::uint64_t processor_ns();
 
@@ -21,7 +21,12 @@ class CloneCost {
   CloneCost& operator=(const CloneCost&) = delete;
 
   // A clone is being asked for.
-  void begin_request() { begun_ns_ = processor_ns(); }
+  void begin_request() {
+    begun_ns_ = processor_ns();
+    waited_ns_ = 0;
+  }
+  // This time was lost on the way to the clone, besides that on the processor.
+  void add_ns(std::uint64_t ns) { waited_ns_ += ns; }
   // The clone took its helper this time.
   void note_helper(std::uint64_t ns) { clone_ns_ = ns; }
   // This process goes on after the clone. Adds to the total what the former snapshot has cost since
@@ -38,7 +43,8 @@ class CloneCost {
 
   recovery::Rank& rank_;
   std::byte* const probe_;      // some pages; null: no memory, so the cost is not measured
-  std::uint64_t begun_ns_ = 0;  // when the newest clone was asked for, in this process's time
+  std::uint64_t begun_ns_ = 0;  // when the newest clone was asked for, in this thread's time
+  std::uint64_t waited_ns_ = 0;
   std::uint64_t clone_ns_ = 0;  // the processor time that it took this process and its helper
 };
 

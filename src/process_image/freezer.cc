@@ -9,6 +9,7 @@
 #include "journal/valgrind.h"
 #include "journal/waiting.h"
 #include "libc_recording/file_log.h"
+#include "libc_recording/hooks.h"
 #include "libc_recording/observations.h"
 #include "libc_recording/observed.h"
 #include "process_image/clone_cost.h"
@@ -17,6 +18,7 @@
 #include "process_image/mover.h"
 #include "process_image/obstacles.h"
 #include "process_image/open_files.h"
+#include "process_image/other_threads.h"
 #include "process_image/uncloned_state.h"
 
 namespace rejoin::process_image {
@@ -36,10 +38,11 @@ class Freezer final : public engine::ProcessImage {
   Freezer(recovery::Rank& rank, void (*woken)())
       : rank_(rank),
         files_(rank.arena()),
+        threads_(rank),
         cloner_(rank, state_, cost_),
         cost_(rank),
-        mover_(rank, state_, cloner_, cost_, woken),
-        image_(rank, state_, files_, cloner_, woken) {}
+        mover_(rank, state_, threads_, cloner_, cost_, woken),
+        image_(rank, state_, files_, threads_, cloner_, woken) {}
 
   MayFreeze may_freeze(std::uint64_t number) override {
     if (!cloner_.has_stack() || !rank_.host().has_agent()) return MayFreeze::kNo;
@@ -49,15 +52,14 @@ class Freezer final : public engine::ProcessImage {
     if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
     if (journal::runs_under_valgrind()) return refuse(number, kUnderValgrind);
     if (!state_.note()) return refuse(number, kTooOldKernel);
-    if (!can_be_cloned(why, sizeof why) ||
-        !files_.note(rank_.host().agent_socket(), why, sizeof why) || !can_move(why, sizeof why) ||
-        (!is_child_of_agent() && !mover_.move(why, sizeof why))) {
+    if (!has_no_pending_signals(why, sizeof why) || !is_only_caller(why, sizeof why)) {
       return refuse(number, why);
     }
-    if (!mark_output(number)) return MayFreeze::kNotNow;
-    libc_recording::mark_observations();
-    libc_recording::truncate_observations(rank_.observations_mark());
-    return MayFreeze::kYes;
+    stop_all();
+    const MayFreeze may = may_freeze_stopped(number, why, sizeof why);
+    if (may == MayFreeze::kYes) return may;
+    go_on();
+    return may == MayFreeze::kNo ? refuse(number, why) : may;
   }
 
   bool can_be_frozen(char* why, std::size_t size) override {
@@ -73,27 +75,31 @@ class Freezer final : public engine::ProcessImage {
       return false;
     }
     if (mover_.is_impossible()) return say_cannot_move(why, size);
-    return can_ever_be_cloned(why, size) &&
-           (files_.note(rank_.host().agent_socket(), why, size) || files_.may_pass());
+    if (!is_only_caller(why, size)) return false;
+    stop_all();
+    const bool can = threads_.stop(why, size) && can_ever_be_cloned(why, size) &&
+                     (files_.note(rank_.host().agent_socket(), why, size) || files_.may_pass());
+    go_on();
+    return can;
   }
 
+  // All other threads are stopped, and all signals are blocked, since may_freeze().
   Frozen freeze(std::uint64_t number) override {
     const libc_recording::Unobserved mine;
     cloner_.set_number(number);
     state_.note_thread_id();
     image_.prepare();
     libc_recording::log_files_since_image(number);
-    state_.block_signals();
     int error = 0;
     if (cloner_.clone(&error)) {
       image_.be();
-      state_.restore_signals();
+      go_on();
       cost_.begin_count();
       return Frozen::kWoken;
     }
+    go_on();
     cost_.count();
     if (error == 0) cost_.measure_page_copy();
-    state_.restore_signals();
     if (error == 0) return Frozen::kGoesOn;
     char why[120];
     const int bytes = snprintf(why, sizeof why, "cannot be cloned (%s)", strerrordesc_np(error));
@@ -105,6 +111,41 @@ class Freezer final : public engine::ProcessImage {
   MayFreeze refuse(std::uint64_t number, const char* why) {
     rank_.host().tell(MessageType::kNotFrozen, 0, number, why, strlen(why));
     return MayFreeze::kNo;
+  }
+
+  // Whether this is the main thread, and no other one is inside MPI. An image is made at the entry
+  // of an operation of one thread; what another thread has begun could not go on behind it.
+  bool is_only_caller(char* why, std::size_t size) {
+    if (!is_main_thread()) {
+      snprintf(why, size, "calls MPI on another thread than its main one");
+      return false;
+    }
+    if (!rank_.host().has_waiting_thread()) return true;
+    snprintf(why, size, "has another thread inside MPI (MPI_THREAD_MULTIPLE)");
+    return false;
+  }
+
+  // Nothing else of this process runs from here to go_on(): neither a handler of a signal, which
+  // could wait for a thread that is stopped, nor a thread that may_freeze_stopped() stops.
+  void stop_all() { state_.block_signals(); }
+  void go_on() {
+    threads_.release();
+    state_.restore_signals();
+  }
+
+  // What is noted of this process, and what it has printed, stays as it is until it is cloned.
+  MayFreeze may_freeze_stopped(std::uint64_t number, char* why, std::size_t size) {
+    const bool stopped = threads_.stop(why, size);
+    cost_.add_ns(threads_.stop_ns());
+    if (!stopped || !can_be_cloned(why, size) ||
+        !files_.note(rank_.host().agent_socket(), why, size) || !can_move(why, size) ||
+        (!is_child_of_agent() && !mover_.move(why, size))) {
+      return MayFreeze::kNo;
+    }
+    if (!mark_output(number)) return MayFreeze::kNotNow;
+    libc_recording::mark_observations();
+    libc_recording::truncate_observations(rank_.observations_mark());
+    return MayFreeze::kYes;
   }
 
   // Asks the agent to read what this process has printed so far, which is in its pipes, and gives
@@ -129,6 +170,7 @@ class Freezer final : public engine::ProcessImage {
   recovery::Rank& rank_;
   OpenFiles files_;
   UnclonedState state_;
+  OtherThreads threads_;
   // The cloner takes its memory before the cost does, because there are no images without it.
   Cloner cloner_;
   CloneCost cost_;
@@ -141,6 +183,8 @@ class Freezer final : public engine::ProcessImage {
 void install(recovery::Rank& rank, void (*woken)()) {
   const auto* header = journal::job_of(rank.host());
   if (header->snapshots == 0) return;
+  // While threads are stopped, the dynamic linker must not be asked.
+  if (rejoin_libc_find_all != nullptr) rejoin_libc_find_all();
   rank.host().set_image(rank.arena().make<Freezer>(rank, woken));
 }
 

@@ -105,6 +105,7 @@ void FrozenImage::become_rank(std::uint32_t incarnation, const int* pipes, const
              static_cast<unsigned long long>(addresses.rlim_max >> 20));
   }
   if (why[0] == '\0') files_.restore(pipes, why, sizeof why);
+  if (why[0] == '\0') threads_.create(why, sizeof why);
   const int socket = recovery::connect_as(MessageType::kWoken, cloner_.number(), incarnation, why);
   if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
   setrlimit(RLIMIT_AS, &addresses);

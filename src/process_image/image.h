@@ -11,6 +11,7 @@
 
 #include "process_image/cloner.h"
 #include "process_image/open_files.h"
+#include "process_image/other_threads.h"
 #include "process_image/uncloned_state.h"
 #include "process_image/written_clone.h"
 #include "recovery/attach.h"
@@ -21,10 +22,11 @@ class FrozenImage {
  public:
   // woken() is called in a clone of the image, when it is the rank.
   FrozenImage(recovery::Rank& rank, const UnclonedState& state, OpenFiles& files,
-              const Cloner& cloner, void (*woken)())
+              OtherThreads& threads, const Cloner& cloner, void (*woken)())
       : rank_(rank),
         state_(state),
         files_(files),
+        threads_(threads),
         cloner_(cloner),
         woken_(woken),
         written_(rank, state, files, cloner) {}
@@ -33,7 +35,8 @@ class FrozenImage {
 
   // Called in the rank before it is cloned: notes what an image, which has no journal, cannot read.
   void prepare();
-  // Called in the clone, which becomes an image. Returns in clones of the image that are the rank.
+  // Called in the clone, which becomes an image. Returns in clones of the image that are the rank;
+  // their other threads are stopped.
   void be();
 
  private:
@@ -44,6 +47,7 @@ class FrozenImage {
   recovery::Rank& rank_;
   const UnclonedState& state_;
   OpenFiles& files_;
+  OtherThreads& threads_;
   const Cloner& cloner_;
   void (*const woken_)();
   WrittenClone written_;

@@ -28,13 +28,11 @@ bool Mover::move(char* why, std::size_t size) {
   if (impossible_ || pipe2(news, O_CLOEXEC) != 0) return say_cannot_move(why, size);
   const pid_t from = static_cast<pid_t>(syscall(SYS_getpid));
   const pid_t agent = agent_process();
-  state_.block_signals();
   int error = 0;
   if (cloner_.clone(&error)) {
     go_on_as_rank(from, agent, news[1]);
     close(news[0]);
     close(news[1]);
-    state_.restore_signals();
     cost_.begin_request();  // by the clock of this process, which began with it
     cost_.begin_count();
     return true;
@@ -42,7 +40,6 @@ bool Mover::move(char* why, std::size_t size) {
   close(news[1]);
   if (error == 0) become_keeper_if(news[0]);
   close(news[0]);
-  state_.restore_signals();
   if (error == 0) {
     impossible_ = true;
     return say_cannot_move(why, size);
@@ -58,7 +55,11 @@ void Mover::go_on_as_rank(pid_t from, pid_t agent, int news) {
   state_.begin_clone();
   hold_lifeline();
   cloner_.leave_helper();
-  if (syscall(SYS_getppid) != agent || write(news, "", 1) != 1) syscall(SYS_exit_group, 1);
+  char why[160];
+  if (syscall(SYS_getppid) != agent || !threads_.create(why, sizeof why) ||
+      write(news, "", 1) != 1) {
+    syscall(SYS_exit_group, 1);
+  }
   const int socket = recovery::connect_as(MessageType::kMoves, static_cast<std::uint64_t>(from),
                                           rank_.incarnation());
   if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
@@ -82,6 +83,7 @@ void Mover::become_keeper_if(int news) {
   Message m;
   if (wire::receive_message(agent, m, nullptr, MSG_DONTWAIT) == wire::Received::kMessage &&
       m.type == MessageType::kStay) {
+    threads_.end();
     be_keeper(agent, rank_.rank());
   }
   for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);

@@ -7,6 +7,7 @@
 
 #include "process_image/clone_cost.h"
 #include "process_image/cloner.h"
+#include "process_image/other_threads.h"
 #include "process_image/uncloned_state.h"
 #include "recovery/attach.h"
 
@@ -15,9 +16,14 @@ namespace rejoin::process_image {
 class Mover {
  public:
   // woken() is called in a clone that is the rank, if it replays.
-  Mover(recovery::Rank& rank, UnclonedState& state, Cloner& cloner, CloneCost& cost,
-        void (*woken)())
-      : rank_(rank), state_(state), cloner_(cloner), cost_(cost), woken_(woken) {}
+  Mover(recovery::Rank& rank, const UnclonedState& state, OtherThreads& threads, Cloner& cloner,
+        CloneCost& cost, void (*woken)())
+      : rank_(rank),
+        state_(state),
+        threads_(threads),
+        cloner_(cloner),
+        cost_(cost),
+        woken_(woken) {}
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
@@ -26,6 +32,7 @@ class Mover {
 
   // Moves the rank into a clone that is the agent's child; this process becomes its keeper. Returns
   // true in the clone, and false in this process if it is still the rank; `why` as in obstacles.h.
+  // REQUIRES that all signals are blocked and all other threads are stopped, as they are after it.
   bool move(char* why, std::size_t size);
 
  private:
@@ -33,7 +40,8 @@ class Mover {
   void become_keeper_if(int news);
 
   recovery::Rank& rank_;
-  UnclonedState& state_;
+  const UnclonedState& state_;
+  OtherThreads& threads_;
   Cloner& cloner_;
   CloneCost& cost_;
   void (*const woken_)();

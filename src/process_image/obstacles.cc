@@ -15,26 +15,9 @@
 
 #include "libc_recording/hooks.h"
 #include "recovery/attach.h"
-#include "recovery/causes.h"
 
 namespace rejoin::process_image {
 namespace {
-
-bool has_threads(char* why, std::size_t size) {
-  const int threads = recovery::thread_count();
-  if (threads == 0) {
-    snprintf(why, size, "cannot read /proc/self");
-    return true;
-  }
-  if (threads == 1) return false;
-  char library[160] = "";
-  if (const recovery::Threading* of = recovery::loaded_threading()) {
-    snprintf(library, sizeof library, " (they are probably those of %s: with %s there are none)",
-             of->prefix, of->setting);
-  }
-  snprintf(why, size, "has %d threads, of which a clone would have only one%s", threads, library);
-  return true;
-}
 
 bool has_children(char* why, std::size_t size) {
   siginfo_t info;
@@ -56,19 +39,6 @@ bool has_timers(char* why, std::size_t size) {
   if (fd >= 0) close(fd);
   if (armed) snprintf(why, size, "has armed timers");
   return armed;
-}
-
-// Whether blocked signals are pending: a clone begins without them.
-bool has_pending_signals(char* why, std::size_t size) {
-  sigset_t pending;
-  sigpending(&pending);
-  for (int number = 1; number < NSIG; ++number) {
-    if (sigismember(&pending, number) != 1) continue;
-    snprintf(why, size, "has a pending signal (%s), which a clone would not get",
-             strsignal(number));
-    return true;
-  }
-  return false;
 }
 
 // What /proc/self/maps and smaps say of a mapping: a line "ADDRESSES PERMISSIONS OFFSET DEVICE
@@ -180,6 +150,17 @@ bool withholds_memory(char* why, std::size_t size) {
   return found;
 }
 
+// The kernel compares the id that such a mutex holds with its owner's, which is another one in a
+// clone.
+bool inherits_priority(char* why, std::size_t size) {
+  if (rejoin_libc_inherits_priority == nullptr || rejoin_libc_inherits_priority() == 0)
+    return false;
+  snprintf(why, size,
+           "uses mutexes with priority inheritance, of which the kernel knows the owner by its "
+           "thread id");
+  return true;
+}
+
 // Whether another process traces this one, such as a debugger, which would not trace a clone.
 bool is_traced(char* why, std::size_t size) {
   constexpr char kTracer[] = "TracerPid:\t";
@@ -214,13 +195,26 @@ bool holds_locks(char* why, std::size_t size) {
 }  // namespace
 
 bool can_be_cloned(char* why, std::size_t size) {
-  return !has_children(why, size) && !has_timers(why, size) && !has_pending_signals(why, size) &&
-         can_ever_be_cloned(why, size);
+  return !has_children(why, size) && !has_timers(why, size) && can_ever_be_cloned(why, size);
 }
 
 bool can_ever_be_cloned(char* why, std::size_t size) {
-  return !has_threads(why, size) && !shares_memory(why, size) && !withholds_memory(why, size);
+  return !inherits_priority(why, size) && !shares_memory(why, size) && !withholds_memory(why, size);
 }
+
+bool has_no_pending_signals(char* why, std::size_t size) {
+  sigset_t pending;
+  sigpending(&pending);
+  for (int number = 1; number < NSIG; ++number) {
+    if (sigismember(&pending, number) != 1) continue;
+    snprintf(why, size, "has a pending signal (%s), which a clone would not get",
+             strsignal(number));
+    return false;
+  }
+  return true;
+}
+
+bool is_main_thread() { return syscall(SYS_gettid) == syscall(SYS_getpid); }
 
 pid_t agent_process() {
   ucred peer = {};

@@ -10,7 +10,8 @@
 //   rewrite   as files, but the third file is overwritten
 //   damaged   rank 1 overwrites a pointer in step S, and uses it 100 steps later
 //   thread, child, timer, mapping, wiped, unforked, pipe, socket, signal, lock: images have this
-//             obstacle from step `from` (default: the start) to step `until` (default: the end)
+//             obstacle from step `from` (default: the start) to step `until` (default: the end);
+//             the thread is not one of the C library
 //   mutexes   a recursive mutex and an error-checking one are held all the time, and are checked
 //   itself    devices stay open, functions get the calling thread as an argument, and the program
 //             closes all descriptors that it has not opened
@@ -266,7 +267,28 @@ static void refuse_clones(unsigned with, unsigned without) {
   check_i64("seccomp", 0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 }
 
-static pthread_t thread;
+// A thread that the C library does not know. It is one as long as the kernel has not cleared its
+// id.
+static char raw_stack[65536] __attribute__((aligned(16)));
+static volatile pid_t raw_thread;
+static volatile int raw_over;
+static int wait_until_over(void* unused) {
+  const struct timespec a_millisecond = {0, 1000000};
+  (void)unused;
+  while (!raw_over) syscall(SYS_nanosleep, &a_millisecond, NULL);
+  return 0;
+}
+static void begin_raw_thread(void) {
+  const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                    CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID;
+  check_true("thread", clone(wait_until_over, raw_stack + sizeof raw_stack, flags, NULL,
+                             (pid_t*)&raw_thread, NULL, (pid_t*)&raw_thread) > 0);
+}
+static void end_raw_thread(void) {
+  raw_over = 1;
+  while (raw_thread != 0) pause_us(100);
+}
+
 static int ends[2] = {-1, -1};
 static pid_t child;
 static char* shared;
@@ -294,15 +316,9 @@ static void count_signal(int number) {
   ++signals;
 }
 
-static void* sleep_long(void* unused) {
-  (void)unused;
-  for (;;) pause_us(1000000);
-  return NULL;
-}
-
 static void forbid(void) {
   const struct itimerval long_time = {.it_value = {.tv_sec = 1000}};
-  if (is("thread")) check_true("thread", pthread_create(&thread, NULL, sleep_long, NULL) == 0);
+  if (is("thread")) begin_raw_thread();
   if (is("child")) {
     child = fork();
     if (child == 0) {
@@ -334,10 +350,7 @@ static void forbid(void) {
 
 static void allow(void) {
   const struct itimerval never = {.it_value = {.tv_sec = 0}};
-  if (is("thread")) {
-    pthread_cancel(thread);
-    pthread_join(thread, NULL);
-  }
+  if (is("thread")) end_raw_thread();
   if (is("child")) {
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);

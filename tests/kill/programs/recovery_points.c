@@ -1,5 +1,5 @@
 // recovery_points SHAPE [versions=V] [model=plain|local|lazy] [load=first|late|twice|never]
-//                 [marks=none|word|keys] [threads=I] [threads_of=R] [bytes=B] [pause_us=U]
+//                 [marks=none|word|keys] [shares=I] [shares_of=R] [bytes=B] [pause_us=U]
 //                 [slow_us=U]
 //
 // V iterations (default 20), each with a checkpoint. Some calls are set-up, or look like it:
@@ -15,15 +15,16 @@
 //              and in each iteration, which is refused; never
 //   marks      none; word: rejoin_bootstrap(""), by which operations without a mark are not set-up;
 //              keys: a key for each operation of the set-up
-//   threads=I  from iteration I on there are two more threads; with threads_of=R only in rank R
+//   shares=I   from iteration I on no images are possible: memory is shared with others; with
+//              shares_of=R only in rank R
 //   bytes=B    each iteration sums B more bytes
 //   slow_us=U  the last rank waits U more microseconds in each iteration
 //
 // Every rank prints a line after each iteration: a digest of what all ranks have received so far,
 // and with a local model also one of what this rank alone has received.
 
-#include <pthread.h>
 #include <rejoin.h>
+#include <sys/mman.h>
 
 #include "program.h"
 
@@ -41,37 +42,15 @@ static struct {
 
 static int is(const char* text, const char* name) { return strcmp(text, name) == 0; }
 
-// --- Threads that only exist
+// --- An obstacle to images: memory that is shared with others
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t over = PTHREAD_COND_INITIALIZER;
-static int is_over;
-static pthread_t thread[2];
-static int threads;
-
-static void* wait_for_the_end(void* nothing) {
-  pthread_mutex_lock(&lock);
-  while (!is_over) pthread_cond_wait(&over, &lock);
-  pthread_mutex_unlock(&lock);
-  return nothing;
-}
-
-static void begin_threads(void) {
+static void share_memory(void) {
+  static void* shared = NULL;
+  if (shared != NULL) return;
+  shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   // Not a check: a process that begins at a version does this once more, and its checks are
   // counted.
-  for (; threads < 2; ++threads) {
-    if (pthread_create(&thread[threads], NULL, wait_for_the_end, NULL) != 0) {
-      check_fail("pthread_create", "a thread", "none");
-    }
-  }
-}
-
-static void end_threads(void) {
-  pthread_mutex_lock(&lock);
-  is_over = 1;
-  pthread_cond_broadcast(&over);
-  pthread_mutex_unlock(&lock);
-  while (threads > 0) pthread_join(thread[--threads], NULL);
+  if (shared == MAP_FAILED) check_fail("mmap", "memory", "none");
 }
 
 // --- Operations
@@ -213,9 +192,9 @@ int main(int argc, char** argv) {
   options.versions = (int)argument_number(argc, argv, "versions", 20);
   options.bytes = argument_number(argc, argv, "bytes", 0);
   options.pause_us = argument_number(argc, argv, "pause_us", 0);
-  const int with_threads = (int)argument_number(argc, argv, "threads", kNever);
+  const int shares = (int)argument_number(argc, argv, "shares", kNever);
   const long long slow_us = argument_number(argc, argv, "slow_us", 0);
-  const int threads_of = (int)argument_number(argc, argv, "threads_of", check_state.rank);
+  const int shares_of = (int)argument_number(argc, argv, "shares_of", check_state.rank);
 
   if (is(options.load, "late")) {
     for (int step = 0; step < 5; ++step) {
@@ -233,7 +212,7 @@ int main(int argc, char** argv) {
   while (version < options.versions) {
     check_context("version %d", version);
     pause_us(options.pause_us + (check_state.rank == check_state.size - 1 ? slow_us : 0));
-    if (version >= with_threads && check_state.rank == threads_of) begin_threads();
+    if (version >= shares && check_state.rank == shares_of) share_memory();
     iterate(version);
     if (!is(options.model, "local")) check_state.digest = 0;
     printf("rank %d, version %d: %016llx %016llx\n", check_state.rank, version + 1,
@@ -243,7 +222,6 @@ int main(int argc, char** argv) {
     version = next;
     load_again();
   }
-  end_threads();
   OK(MPI_Finalize());
   return 0;
 }

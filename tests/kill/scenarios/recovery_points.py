@@ -21,7 +21,7 @@ FULL = "the journal is full"
 # The messages with which a job of versions may end if its program marks nothing.
 DOUBTS = ("from where it has called only before its first checkpoint", "contributes other bytes")
 NEITHER = "ranks cannot go on from checkpoint 1, because rank 0 has not loaded a checkpoint"
-NO_IMAGES = "no snapshots are made in this job, because this rank has 3 threads"
+NO_IMAGES = "no snapshots are made in this job, because this rank shares writable memory"
 
 ENOUGH_S = 8  # the time limit of a short run on a busy machine
 
@@ -133,20 +133,20 @@ def points_of_versions_marked(t, shape):
     require_mostly(t.returns, "version")
 
 
-# --------------------------------------------------------------------------------------- threads
+# -------------------------------------------------------------------------------------- obstacle
 
 
 @scenario(who=["all", "one"], way=["auto", "often"], sweeps=True, limit_s=240)
-def points_threads_at_once(t, who, way):
-    """If there are threads at the first checkpoint, it is a job of versions, which is reported once."""
+def points_obstacle_at_once(t, who, way):
+    """If a rank cannot have images at the first checkpoint, it is a job of versions, which is reported once."""
     flags, options, _ = WAYS[way]
-    one = ["threads_of=1"] if who == "one" else []
-    command = ("recovery_points", "lines", "threads=0", "marks=word", *one, *options)
+    one = ["shares_of=1"] if who == "one" else []
+    command = ("recovery_points", "lines", "shares=0", "marks=word", *one, *options)
     said = []
     for kill in places(t, 3, command, few=8):
         result = survives(t, 3, command, [kill], flags=flags)
         said.append(result.err.count(NO_IMAGES))
-        # A rank that has no threads may have had an image before the first checkpoint.
+        # A rank without the obstacle may have had an image before the first checkpoint.
         images = who == "one" and way == "often" and said[-1] == 0
         require(said[-1] == (not images), f"said {said[-1]} times: {NO_IMAGES}", result)
     if who == "all" or way == "auto":
@@ -154,9 +154,9 @@ def points_threads_at_once(t, who, way):
 
 
 @scenario(sweeps=True, limit_s=240)
-def points_threads_later(t):
-    """Threads are made when there are images: the last image and the journal since are retained."""
-    command = ("recovery_points", "lines", "threads=50", "versions=90", "pause_us=1000")
+def points_obstacle_later(t):
+    """The obstacle comes when there are images: the last image and the journal since are retained."""
+    command = ("recovery_points", "lines", "shares=50", "versions=90", "pause_us=1000")
     for kill in places(t, 3, command, few=8, beyond=220):
         result = survives(t, 3, command, [kill], flags=OFTEN)
         require(NO_IMAGES not in result.err, "it took the job for one of versions", result)
@@ -164,21 +164,21 @@ def points_threads_later(t):
 
 
 @scenario(limit_s=240)
-def points_threads_grow(t):
+def points_obstacle_grows(t):
     """After the last image nothing is truncated: the journal grows by all that ranks receive."""
     command = ("recovery_points", "lines", "versions=400", "pause_us=1000", "bytes=262144")
     peaks = []
-    for threads in ("threads=50", "threads=1000"):
-        result = t.run(3, *command, threads, flags=["--snapshots", "0.03"])
+    for shares in ("shares=50", "shares=1000"):
+        result = t.run(3, *command, shares, flags=["--snapshots", "0.03"])
         require(result.code == 0, f"exit code {result.code}", result)
         peaks.append(result.named("end")[0]["journal_peak_bytes"])
     require(peaks[0] > 1.5 * peaks[1], f"the journals took {peaks} bytes", result)
 
 
 @scenario(sweeps=True, limit_s=240)
-def points_threads_without_a_load(t):
+def points_obstacle_without_a_load(t):
     """Without images and versions ranks return to main, which is reported once."""
-    command = ("recovery_points", "lines", "threads=0", "load=never")
+    command = ("recovery_points", "lines", "shares=0", "load=never")
     for kill in places(t, 3, command, few=8):
         result = survives(t, 3, command, [kill], flags=OFTEN)
         said = result.err.count(NEITHER)
@@ -262,7 +262,7 @@ def several(t, n, last):
           limit_s=240)  # fmt: skip
 def points_several(t, n, model, kind):
     """Several ranks die at once, or all, and again in their next incarnation."""
-    options = ["threads=0", "marks=word"] if kind == "version" else []
+    options = ["shares=0", "marks=word"] if kind == "version" else []
     command = ("recovery_points", "again", f"model={model}", f"pause_us={500 * n}", "versions=40", *options)
     flags = ["--snapshots", "0.01" if n < 10 else "0.03"] if kind == "image" else ["--snapshots", "auto"]
     last = t.undisturbed(n, *command)
@@ -293,8 +293,8 @@ def points_undecided(t, way, model):
     what follows from it, while the first image comes, in a replay of all that."""
     options = {
         "images": [],
-        "versions": ["threads=0", "marks=word"],
-        "either": ["threads=0", "threads_of=1", "marks=word"],
+        "versions": ["shares=0", "marks=word"],
+        "either": ["shares=0", "shares_of=1", "marks=word"],
     }[way]
     command = ("recovery_points", "first_use", f"model={model}", "versions=12", "pause_us=1000")
     if way != "images":
@@ -318,7 +318,7 @@ WAITS = '#!/bin/sh\n"$@"\nexit $?\n'
 @scenario(kind=["image", "version"], sweeps=True, limit_s=240)
 def points_behind_a_script(t, kind):
     """A script starts each rank and waits for it."""
-    options = ["threads=0", "marks=word"] if kind == "version" else []
+    options = ["shares=0", "marks=word"] if kind == "version" else []
     command = (t.script("waits", WAITS), t.program("recovery_points"), "lines", "pause_us=2000", *options)
     plain = ("recovery_points", *command[2:])
     for kill in places(t, 3, plain, few=8, beyond=1):

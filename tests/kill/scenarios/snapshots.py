@@ -9,7 +9,6 @@ from processes import images
 from scenarios.endings import messages
 
 EVERY_10_MS = ["--snapshots", "0.01", "--max-restarts", "100000"]
-PRELOAD_OPENMP = "LD_PRELOAD=libgomp.so.1"
 LOST = re.compile(
     r"rejoin: rank \d+ cannot be started again: its snapshot was lost, and the journal does not "
     r"reach back to the start of the program any more"
@@ -342,7 +341,7 @@ def snapshots_one_image(t):
 
 
 REFUSALS = {
-    "thread": "has 2 threads",
+    "thread": "has a thread (frozen) that was not started by the C library (pthread_create)",
     "child": "has child processes",
     "timer": "has armed timers",
     "mapping": "shares writable memory",
@@ -378,17 +377,6 @@ def snapshots_refused(t, how):
     require(len(set(reasons)) == len(reasons) <= n, "said again", result)
     if how in ("thread", "child", "timer"):
         require(len(reasons) == 1, "said for each rank", result)
-
-
-@scenario()
-def snapshots_refused_library(t):
-    """The line names the library that may have made the threads, and the setting that helps."""
-    result = t.run(2, "frozen", "thread", "steps=200", flags=[*EVERY_10_MS, "-x", PRELOAD_OPENMP])
-    require(result.code == 0, f"exit code {result.code}", result)
-    said = [line for line in messages(result) if "no snapshot can be made" in line]
-    require(len(said) == 1, "not one line", result)
-    for part in ("those of libgomp", "OMP_NUM_THREADS=1"):
-        require(part in said[0], f"not said: {part}", result)
 
 
 @scenario()

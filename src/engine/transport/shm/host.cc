@@ -94,6 +94,7 @@ void ShmHost::let_others_in(unsigned turn) {
   constexpr unsigned kSleepEvery = 64;  // a program that polls comes here, too
   const unsigned depth = depth_;
   depth_ = 0;
+  ++waiting_;
   inside_.store(pthread_t{}, std::memory_order_relaxed);
   pthread_mutex_unlock(&mutex_);
   if (turn < kYields || turn % kSleepEvery != 0) {
@@ -105,6 +106,7 @@ void ShmHost::let_others_in(unsigned turn) {
   pthread_mutex_lock(&mutex_);
   inside_.store(pthread_self(), std::memory_order_relaxed);
   depth_ = depth;
+  --waiting_;
 }
 
 bool ShmHost::poll_slowly(unsigned turn) {

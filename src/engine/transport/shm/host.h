@@ -89,6 +89,8 @@ class ShmHost {
   // thread that waits releases the lock meanwhile. All threads share one bell, so none sleeps until
   // it is rung: they look again after a short time.
   void share();
+  // Whether another thread waits inside an operation. REQUIRES that the caller has entered.
+  bool has_waiting_thread() const { return waiting_ != 0; }
 
   void sleep();
   bool wait_for_agent(unsigned turn);  // one second, or some on a busy machine
@@ -141,6 +143,7 @@ class ShmHost {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<pthread_t> inside_{};  // the thread that holds the mutex
   unsigned depth_ = 0;               // how often that thread has entered
+  unsigned waiting_ = 0;             // threads that have let others in; under the mutex
   // Pieces of kTouchBytes of the segment that this process has touched: piece i is noted at place i
   // mod kTouched.
   static constexpr std::size_t kTouchBytes = 512 * 1024;
