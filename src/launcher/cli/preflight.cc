@@ -157,7 +157,7 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
   }
   if (imports.threads) {
     say("can start threads: a rank of which several threads have called MPI cannot be started "
-        "again, and a process with threads is not frozen (docs/fault-model.md)");
+        "again (docs/fault-model.md)");
   }
   const bool whole = !is_glibc || check_fortran_modules(needed, libraries);
   return whole && imports.unsupported.empty() ? 0 : kExitFailure;
