@@ -17,11 +17,11 @@ KINDS += ["prints", "creates", "owns", "computes", "stack", "particular", "loads
 LLVM = "/usr/lib/x86_64-linux-gnu/libomp.so.5"
 
 
-def at_random_with_images(rng, ranks):
+def at_random_with_images(rng, _):
     """Kills at random once each rank has an image."""
 
     def interfere(job):
-        job.until(lambda: len(images(job)) >= ranks, "each rank has an image")
+        job.until_event("snapshot")
         at_random(rng)(job)
 
     return interfere
