@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Deaths in Python programs of every form: model, set-up, call, threads.
+"""Deaths in Python programs of every form: model, set-up, call, whether images are possible.
 
 deaths_test.py --ftrun FTRUN [--long] NAME...    runs schedules
 deaths_test.py --list                            names, limits, whether they sweep
@@ -77,16 +77,16 @@ def from_outside(t, way):
 
 
 @scenario(limit_s=240, sweeps=True)
-def with_threads(t):
-    """A rank with threads has no images: with the default snapshots the job becomes one of versions."""
+def without_images(t):
+    """A rank that shares memory has no images: with the default snapshots the job becomes one of versions."""
     for number, form in enumerate(forms("versions")):
         if not t.long and number % 3 != 0:
             continue
         for kind in KINDS if t.long else [KINDS[number % len(KINDS)]]:
             mocks = mocks_of(t, kind, 3)
-            # An image made before the first thread would decide for images.
+            # An image made before the memory is shared would decide for images.
             flags = ["--snapshots", "60"]
-            result = survives(t, 3, *form, "threads=1", mocks=mocks, way="auto", flags=flags)
+            result = survives(t, 3, *form, "shares=1", mocks=mocks, way="auto", flags=flags)
             text = "no snapshots are made in this job, because this rank"
             require(result.err.count(text) == 1, "it does not say why, once", result)
     check_kinds(t.returns, "versions")

@@ -1,17 +1,17 @@
 """Rounds on the module rabit, in every form of model, set-up and call.
 
-forms.py [model=global|local|lazy] [lines=1|2] [setup=before|behind|first] [mark=0|1] [threads=0|1]
+forms.py [model=global|local|lazy] [lines=1|2] [setup=before|behind|first] [mark=0|1] [shares=0|1]
          [rounds=8] [rest_ms=0] [mock=...]
 
 lines=2: rank 0 calls broadcast from a line of its own. setup: the set-up is before the load, behind
 it, or where the first round of a process needs it. mark=1: the set-up is marked with is_bootstrap.
-threads=1: the first round starts a thread, which sleeps. The set-up has 4 operations, and so has a
+shares=1: the first round maps memory that is shared with others, so there are no images. The set-up has 4 operations, and so has a
 round. Every rank prints a digest of its models.
 """
 
 import hashlib
 import sys
-import threading
+import mmap
 import time
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 import rabit
 
 OPTIONS = {
-    "model": "global", "lines": "1", "setup": "before", "mark": "0", "threads": "0", "rounds": "8",
+    "model": "global", "lines": "1", "setup": "before", "mark": "0", "shares": "0", "rounds": "8",
     "rest_ms": "0",
 }  # fmt: skip
 OPTIONS.update(word.split("=", 1) for word in sys.argv[1:])
@@ -56,12 +56,11 @@ def main():
         local = [[rank]]
     if OPTIONS["setup"] == "behind":
         made = set_up()
-    sleeper = None
+    shared = None
     for number in range(version, int(OPTIONS["rounds"])):
         time.sleep(int(OPTIONS["rest_ms"]) / 1000)
-        if OPTIONS["threads"] == "1" and sleeper is None:
-            sleeper = threading.Thread(target=time.sleep, args=(3600,), daemon=True)
-            sleeper.start()
+        if OPTIONS["shares"] == "1" and shared is None:
+            shared = mmap.mmap(-1, 4096)
         if made is None:
             made = set_up()
         mine = local[0] if with_local else model["log"]
