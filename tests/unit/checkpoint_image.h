@@ -16,11 +16,11 @@ namespace rejoin::test {
 // those of the models.
 inline void seal(std::string& file, bool models) {
   using launcher::CheckpointHead;
-  using launcher::LocalHead;
+  using launcher::Checksum;
   CheckpointHead head;
   if (file.size() < sizeof head) return;
   std::memcpy(&head, file.data(), sizeof head);
-  std::size_t heads_bytes = sizeof head + head.ranks * sizeof(LocalHead);
+  std::size_t heads_bytes = sizeof head + head.ranks * sizeof(Checksum);
   if (heads_bytes > file.size() || head.texts_bytes > file.size() - heads_bytes) return;
   heads_bytes += head.texts_bytes;
   std::size_t at = heads_bytes;
@@ -29,10 +29,10 @@ inline void seal(std::string& file, bool models) {
     of = XXH3_64bits(file.data() + at, bytes);
     at += bytes;
   };
-  if (models) sum(head.global_bytes, head.global_sum);
+  if (models) sum(head.global.bytes, head.global.sum);
   for (std::uint32_t r = 0; models && r < head.ranks; ++r) {
-    char* place = file.data() + sizeof head + r * sizeof(LocalHead);
-    LocalHead local;
+    char* place = file.data() + sizeof head + r * sizeof(Checksum);
+    Checksum local;
     std::memcpy(&local, place, sizeof local);
     sum(local.bytes, local.sum);
     std::memcpy(place, &local, sizeof local);
@@ -59,15 +59,15 @@ inline std::string checkpoint_image(const launcher::CheckpointOwner& owner, std:
   head.format = format;
   head.ranks = ranks;
   head.version = version;
-  head.global_bytes = 20;
+  head.global.bytes = 20;
   head.texts_bytes = texts.size();
   std::string file(reinterpret_cast<const char*>(&head), sizeof head);
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    const launcher::LocalHead local = {8 * r, 0};
+    const launcher::Checksum local = {8 * r, 0};
     file.append(reinterpret_cast<const char*>(&local), sizeof local);
   }
   file += texts;
-  file.append(head.global_bytes + 8 * ranks * (ranks - 1) / 2, 'm');
+  file.append(head.global.bytes + 8 * ranks * (ranks - 1) / 2, 'm');
   seal(file, true);
   return file;
 }

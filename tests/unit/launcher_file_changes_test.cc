@@ -101,7 +101,7 @@ class Work {
   Result<FileChanges> read() const {
     ImageSet set;
     set.images = {{kImage, "program"}};
-    set.file_logs = {mark_of_file_log(log(), sizeof(wire::FileLogHead))};
+    set.file_logs = {checksum_of_file_log(log(), sizeof(wire::FileLogHead))};
     return FileChanges::read(set, logs(), {kAtTheCut});
   }
 

@@ -64,6 +64,29 @@ TEST_F(Entries, TheNewestAreKept) {
   EXPECT_FALSE(exists(sets.part_of(1)));
 }
 
+TEST_F(Entries, TheNewestThatIsAcceptedIsFound) {
+  const NumberedEntries sets(directory_, "images", 1);
+  std::vector<std::string> notices;
+  const auto below_4 = [](std::uint64_t number) -> Result<std::uint64_t> {
+    if (number < 4) return number;
+    return Error{std::to_string(number) + " is damaged"};
+  };
+  EXPECT_FALSE(sets.newest<std::uint64_t>(below_4, notices));
+  for (const std::uint64_t number : {2, 3, 4, 7}) make_directory(sets.path_of(number));
+  make_directory(sets.part_of(8));
+  EXPECT_EQ(sets.newest<std::uint64_t>(below_4, notices), 3u);
+  EXPECT_EQ(notices, (std::vector<std::string>{"7 is damaged; looking for an older one",
+                                               "4 is damaged; looking for an older one"}));
+}
+
+TEST_F(Entries, OnePartIsRemoved) {
+  const NumberedEntries sets(directory_, "images", 1);
+  for (const std::uint64_t number : {3, 5}) make_directory(sets.part_of(number));
+  sets.remove_part(3);
+  EXPECT_FALSE(exists(sets.part_of(3)));
+  EXPECT_TRUE(exists(sets.part_of(5)));
+}
+
 TEST_F(Entries, AllAreRemovedAndPartsToo) {
   const NumberedEntries sets(directory_, "images", 1);
   for (const std::uint64_t number : {1, 2}) make_directory(sets.path_of(number));

@@ -1,6 +1,5 @@
 #include "launcher/agent/checkpoint_files.h"
 
-#define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,7 +8,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -57,14 +55,11 @@ std::string other_argument(const std::vector<std::string>& then,
   return "argument " + std::to_string(i + 1) + " was " + text(then) + " and is " + text(now);
 }
 
-std::uint64_t sum_of_heads(const CheckpointHead& head, const LocalHead* locals,
+std::uint64_t sum_of_heads(const CheckpointHead& head, const Checksum* locals,
                            std::string_view texts) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  XXH3_64bits_update(&state, &head, offsetof(CheckpointHead, sum));
-  XXH3_64bits_update(&state, locals, head.ranks * sizeof *locals);
-  XXH3_64bits_update(&state, texts.data(), texts.size());
-  return XXH3_64bits_digest(&state);
+  std::string bytes(reinterpret_cast<const char*>(&head), offsetof(CheckpointHead, sum));
+  bytes.append(reinterpret_cast<const char*>(locals), head.ranks * sizeof *locals);
+  return checksum_of(bytes.append(texts)).sum;
 }
 
 }  // namespace
@@ -120,8 +115,8 @@ std::string refusal(const std::string& path, const CheckpointOwner& then,
 const CheckpointHead* CheckpointFile::head() const {
   return reinterpret_cast<const CheckpointHead*>(file_.bytes().data());
 }
-const LocalHead* CheckpointFile::locals() const {
-  return reinterpret_cast<const LocalHead*>(file_.bytes().data() + sizeof(CheckpointHead));
+const Checksum* CheckpointFile::locals() const {
+  return reinterpret_cast<const Checksum*>(file_.bytes().data() + sizeof(CheckpointHead));
 }
 std::string_view CheckpointFile::texts() const {
   return {reinterpret_cast<const char*>(locals() + head()->ranks), head()->texts_bytes};
@@ -142,26 +137,24 @@ std::string CheckpointFile::fault() const {
   if (head()->format != kFormat)
     return "has another format (" + std::to_string(head()->format) + ", not " +
            std::to_string(kFormat) + "): it was written by another version of Rejoin";
-  std::uint64_t at = sizeof(CheckpointHead) + std::uint64_t{head()->ranks} * sizeof(LocalHead);
+  std::uint64_t at = sizeof(CheckpointHead) + std::uint64_t{head()->ranks} * sizeof(Checksum);
   if (at > bytes.size() || head()->texts_bytes > bytes.size() - at) return "is cut off";
   if (head()->sum != sum_of_heads(*head(), locals(), texts()) || !are_texts(texts()))
     return "is damaged: its head has a wrong checksum";
   at += head()->texts_bytes;
-  const auto part = [&](std::uint64_t size, std::uint64_t sum) -> std::string {
-    if (size > bytes.size() - at) return "is cut off";
-    const bool good = XXH3_64bits(bytes.data() + at, size) == sum;
-    at += size;
-    return good ? "" : "is damaged: a model has a wrong checksum";
+  const auto model = [&](const Checksum& written) -> std::string {
+    if (written.bytes > bytes.size() - at) return "is cut off";
+    const Checksum found = checksum_of(bytes.substr(at, written.bytes));
+    at += written.bytes;
+    return found == written ? "" : "is damaged: a model has a wrong checksum";
   };
-  std::string found = part(head()->global_bytes, head()->global_sum);
-  for (std::uint32_t r = 0; r < head()->ranks && found.empty(); ++r) {
-    found = part(locals()[r].bytes, locals()[r].sum);
-  }
-  return found;
+  std::string fault = model(head()->global);
+  for (std::uint32_t r = 0; r < head()->ranks && fault.empty(); ++r) fault = model(locals()[r]);
+  return fault;
 }
 
 bool CheckpointFile::has_model() const {
-  std::uint64_t bytes = head()->global_bytes;
+  std::uint64_t bytes = head()->global.bytes;
   for (std::uint32_t r = 0; r < head()->ranks; ++r) bytes += locals()[r].bytes;
   return bytes != 0;
 }
@@ -170,27 +163,25 @@ Result<std::optional<CheckpointFile>> CheckpointFile::newest(const std::string& 
                                                              const CheckpointOwner& owner,
                                                              std::vector<std::string>& notices) {
   const NumberedEntries versions = versions_of(directory);
-  for (const std::uint64_t version : versions.numbers()) {
-    const std::string path = versions.path_of(version);
-    auto mapped = MappedFile::open(path);
-    if (!mapped.ok()) {
-      notices.push_back(mapped.error().text);
-      continue;
-    }
-    CheckpointFile file(std::move(mapped.value()));
-    std::string fault = file.fault();
-    if (fault.empty() && (file.version() != version || version == 0)) {
-      fault = "holds another version than its name says";
-    }
-    if (!fault.empty()) {
-      notices.push_back(path + " " + fault + "; looking for an older one");
-      continue;
-    }
-    const std::string why_not = refusal(path, file.owner(), owner);
-    if (!why_not.empty()) return Error{why_not};
-    return std::optional(std::move(file));
+  auto file = versions.newest<CheckpointFile>(
+      [&versions](std::uint64_t version) { return read(versions.path_of(version), version); },
+      notices);
+  if (!file) return file;
+  const std::string why_not = refusal(versions.path_of(file->version()), file->owner(), owner);
+  if (!why_not.empty()) return Error{why_not};
+  return file;
+}
+
+Result<CheckpointFile> CheckpointFile::read(const std::string& path, std::uint64_t version) {
+  auto mapped = MappedFile::open(path);
+  if (!mapped.ok()) return mapped.error();
+  CheckpointFile file(std::move(mapped.value()));
+  std::string fault = file.fault();
+  if (fault.empty() && (file.version() != version || version == 0)) {
+    fault = "holds another version than its name says";
   }
-  return std::optional<CheckpointFile>();
+  if (!fault.empty()) return Error{path + " " + fault};
+  return file;
 }
 
 std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
@@ -212,8 +203,8 @@ std::optional<Error> CheckpointFile::install(const JobSegment& segment) const {
     return true;
   };
   journal::RegionHead* first = journal::region_of(base, 0);
-  first->resume_global_bytes = head()->global_bytes;
-  bool room = place(0, head()->global_bytes, first->resume_global);
+  first->resume_global_bytes = head()->global.bytes;
+  bool room = place(0, head()->global.bytes, first->resume_global);
   for (std::uint32_t r = 0; r < head()->ranks && room; ++r) {
     journal::RegionHead* region = journal::region_of(base, r);
     region->resume_local_bytes = locals()[r].bytes;
@@ -233,9 +224,9 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
       !std::filesystem::is_directory(directory, error)) {
     return Error{"--checkpoint-dir " + directory + " is a file, not a directory"};
   }
-  std::filesystem::create_directories(directory, error);
-  if (error)
-    return Error{"--checkpoint-dir " + directory + ": cannot create it: " + error.message()};
+  if (const int failed = make_directory(directory)) {
+    return Error{"--checkpoint-dir " + directory + ": cannot create it: " + error_text(failed)};
+  }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};
   }
@@ -404,31 +395,27 @@ CheckpointWriter::Outcome CheckpointWriter::write(std::uint64_t version, const S
   for (const journal::Version* slot : slots) models.push_back(slot->local);
   // A slot that is reused while it is read here may give any address.
   if (!are_still_of(version, slots)) return {};
-  head.global_bytes = global.bytes;
-  head.global_sum = XXH3_64bits(base + global.at, global.bytes);
-  std::vector<LocalHead> locals;
-  for (const journal::Buffer& m : models) {
-    locals.push_back({m.bytes, XXH3_64bits(base + m.at, m.bytes)});
-  }
+  head.global = checksum_of(base + global.at, global.bytes);
+  std::vector<Checksum> locals;
+  for (const journal::Buffer& m : models) locals.push_back(checksum_of(base + m.at, m.bytes));
   head.sum = sum_of_heads(head, locals.data(), texts_);
 
-  const std::string aside = versions_.part_of(version);
-  const Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  bool good = file.open() && write_all(file.get(), &head, sizeof head) &&
-              write_all(file.get(), locals.data(), locals.size() * sizeof(LocalHead)) &&
-              write_all(file.get(), texts_.data(), texts_.size()) &&
-              write_all(file.get(), base + global.at, global.bytes);
-  for (std::uint32_t r = 0; r < head.ranks && good; ++r) {
-    good = write_all(file.get(), base + models[r].at, models[r].bytes);
+  NewFile file(versions_.part_of(version), O_TRUNC, 0666);
+  file.add(&head, sizeof head);
+  file.add(locals.data(), locals.size() * sizeof(Checksum));
+  file.add(texts_);
+  file.add(base + global.at, global.bytes);
+  for (const journal::Buffer& m : models) file.add(base + m.at, m.bytes);
+  Outcome outcome;
+  if (!file.sync()) {
+    outcome = {.kind = Outcome::Kind::kFailed, .error = file.error()};
+  } else if (are_still_of(version, slots)) {  // else the copy is not valid
+    outcome = put_in_place(version);
   }
-  good = good && fsync(file.get()) == 0;
-  Outcome outcome = {.kind = Outcome::Kind::kFailed, .error = errno};
-  // The copy is valid only if no rank has begun to reuse the slots.
-  if (good) outcome = are_still_of(version, slots) ? put_in_place(version) : Outcome();
   if (outcome.kind == Outcome::Kind::kWritten) {
     versions_.remove_old(version, kFilesKept);
   } else {
-    unlink(aside.c_str());
+    versions_.remove_part(version);
   }
   return outcome;
 }

@@ -1,7 +1,7 @@
 // Checkpoint files, from which a job can resume after it has ended as a whole: --checkpoint-dir,
 // --resume.
 //
-//     File := CheckpointHead LocalHead{ranks} texts global local{ranks}
+//     File := CheckpointHead Checksum{ranks} texts global local{ranks}
 //     texts := (text NUL){2 + arguments}    the last part of the program's path, its build
 //     (build_of),
 //                                           its arguments
@@ -45,6 +45,7 @@
 #include <thread>
 #include <vector>
 
+#include "launcher/agent/checked_files.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/agent/numbered_entries.h"
 #include "launcher/base/file.h"
@@ -61,14 +62,9 @@ struct CheckpointHead {
   std::uint32_t format;
   std::uint32_t ranks;
   std::uint64_t version;
-  std::uint64_t global_bytes;
-  std::uint64_t global_sum;  // XXH3
+  Checksum global;
   std::uint64_t texts_bytes;
-  std::uint64_t sum;  // of all above, all LocalHeads and the texts
-};
-struct LocalHead {
-  std::uint64_t bytes;
-  std::uint64_t sum;
+  std::uint64_t sum;  // of all above, all locals' Checksums and the texts
 };
 
 // Identifies the job that wrote a checkpoint: only the same job, started again, may resume from it.
@@ -102,10 +98,12 @@ class CheckpointFile {
 
  private:
   explicit CheckpointFile(MappedFile file) : file_(std::move(file)) {}
+  // Errors: what is wrong with the file, with its path.
+  static Result<CheckpointFile> read(const std::string& path, std::uint64_t version);
   // What is wrong with the file; empty: nothing.
   std::string fault() const;
   const CheckpointHead* head() const;
-  const LocalHead* locals() const;
+  const Checksum* locals() const;
   std::string_view texts() const;
   // REQUIRES that it has no fault.
   CheckpointOwner owner() const;

@@ -55,12 +55,12 @@ Result<FileChanges> FileChanges::read(const ImageSet& set, const std::string& di
   std::vector<Rank> of_ranks(set.images.size());
   for (std::uint32_t r = 0; r < set.images.size(); ++r) {
     const std::uint64_t since = set.images[r].number;
-    const FileLogMark& mark = set.file_logs[r];
+    const Checksum& at_cut = set.file_logs[r];
     const std::string first = file_log_in(directory, r, since);
-    const FileLogMark now = mark_of_file_log(first, mark.bytes);
-    if (now.bytes < mark.bytes || now.sum != mark.sum) {
-      return damaged(first, now.bytes < mark.bytes ? "is cut off or gone"
-                                                   : "is damaged or that of another set");
+    const Checksum now = checksum_of_file_log(first, at_cut.bytes);
+    if (now != at_cut) {
+      return damaged(first, now.bytes < at_cut.bytes ? "is cut off or gone"
+                                                     : "is damaged or that of another set");
     }
     for (const std::uint64_t image : images_with_logs(directory, r, since)) {
       const auto error = all.read_log(directory, r, image, observations[r], of_ranks[r]);

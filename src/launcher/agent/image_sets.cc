@@ -1,6 +1,5 @@
 #include "launcher/agent/image_sets.h"
 
-#define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -35,9 +33,7 @@ NumberedEntries sets_of(const std::string& directory) {
   return NumberedEntries(directory, "images", 1);
 }
 
-std::string sum_text(std::string_view bytes) {
-  return hex_text(XXH3_64bits(bytes.data(), bytes.size()));
-}
+std::string sum_text(std::string_view bytes) { return hex_text(checksum_of(bytes).sum); }
 
 std::string json_of(const ImageSet& set) {
   Json json;
@@ -56,9 +52,9 @@ std::string json_of(const ImageSet& set) {
     json["images"].push_back({{"number", i.number}, {"executable", i.executable}});
   }
   for (const ImageSet::File& f : set.files) {
-    json["files"].push_back({{"name", f.name}, {"bytes", f.bytes}, {"sum", f.sum}});
+    json["files"].push_back({{"name", f.name}, {"bytes", f.content.bytes}, {"sum", f.content.sum}});
   }
-  for (const FileLogMark& m : set.file_logs) {
+  for (const Checksum& m : set.file_logs) {
     json["file_logs"].push_back({{"bytes", m.bytes}, {"sum", m.sum}});
   }
   for (const auto& [path, build] : set.libraries) json["libraries"][path] = build;
@@ -81,7 +77,7 @@ ImageSet set_of(const Json& json) {
   for (const Json& i : json.at("images"))
     set.images.push_back({i.at("number"), i.at("executable")});
   for (const Json& f : json.at("files")) {
-    set.files.push_back({f.at("name"), f.at("bytes"), f.at("sum")});
+    set.files.push_back({f.at("name"), {f.at("bytes"), f.at("sum")}});
   }
   for (const Json& m : json.at("file_logs")) {
     set.file_logs.push_back({m.at("bytes"), m.at("sum")});
@@ -120,10 +116,8 @@ std::string read_set(const std::string& directory, std::uint64_t number, ImageSe
 std::string fault_of_file(const ImageSet& set, const ImageSet::File& file) {
   auto mapped = MappedFile::open(set.path + "/" + file.name);
   const std::string_view bytes = mapped.ok() ? mapped.value().bytes() : std::string_view();
-  if (bytes.size() < file.bytes) return "is cut off";
-  const bool same =
-      bytes.size() == file.bytes && XXH3_64bits(bytes.data(), bytes.size()) == file.sum;
-  return same ? "" : "has a wrong checksum";
+  if (bytes.size() < file.content.bytes) return "is cut off";
+  return checksum_of(bytes) == file.content ? "" : "has a wrong checksum";
 }
 
 std::string fault_of_files(const ImageSet& set) {
@@ -163,9 +157,11 @@ std::string objection(const ImageSet& set, const CheckpointOwner& owner,
   return why.empty() ? objection_here(set, library_directory) : why;
 }
 
+// Returns false on failure, with errno set.
 bool write_file(const std::string& path, std::string_view bytes) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  return file.open() && write_all(file.get(), bytes.data(), bytes.size());
+  NewFile file(path, O_TRUNC, 0600);
+  file.add(bytes);
+  return file.sync();
 }
 
 // Calls f with each file that an image maps. Returns false if the image is truncated.
@@ -230,12 +226,11 @@ std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64
   return logs + "/rank-" + std::to_string(rank) + "-image-" + std::to_string(image);
 }
 
-FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes) {
+Checksum checksum_of_file_log(const std::string& log, std::uint64_t bytes) {
   auto mapped = MappedFile::open(log);
   if (!mapped.ok()) return {};
   const std::string_view all = mapped.value().bytes().substr(0, bytes);
-  if (all.empty()) return {};
-  return {all.size(), XXH3_64bits(all.data(), all.size())};
+  return all.empty() ? Checksum() : checksum_of(all);
 }
 
 bool holds_image_sets(const std::string& directory) {
@@ -255,20 +250,18 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(directory, error);
   const NumberedEntries sets = sets_of(absolute);
-  for (const std::uint64_t number : sets.numbers()) {
+  const auto read = [&](std::uint64_t number) -> Result<ImageSet> {
     ImageSet set;
-    const std::string path = sets.path_of(number);
     std::string fault = read_set(absolute, number, &set);
     if (fault.empty()) fault = fault_of_files(set);
-    if (!fault.empty()) {
-      notices.push_back(path + " " + fault + "; looking for an older one");
-      continue;
-    }
-    const std::string why_not = objection(set, owner, library_directory);
-    if (!why_not.empty()) return Error{why_not};
+    if (!fault.empty()) return Error{sets.path_of(number) + " " + fault};
     return set;
-  }
-  return Error{"--resume: there is no complete set of images in " + directory};
+  };
+  auto set = sets.newest<ImageSet>(read, notices);
+  if (!set) return Error{"--resume: there is no complete set of images in " + directory};
+  const std::string why_not = objection(*set, owner, library_directory);
+  if (!why_not.empty()) return Error{why_not};
+  return std::move(*set);
 }
 
 std::vector<FoundImageSet> image_sets_in(const std::string& directory,
@@ -343,7 +336,7 @@ void ImageSetWriter::complete(ImageSet set) {
 
 void ImageSetWriter::abandon() {
   const std::lock_guard lock(mutex_);
-  abandoned_ = part();
+  abandoned_ = number_;
   journal_.reset();
   complete_.reset();
   wake_.notify_one();
@@ -376,9 +369,8 @@ void ImageSetWriter::run() {
   step_back();
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] {
-      return journal_ || complete_ || !abandoned_.empty() || removing_ || ending_;
-    });
+    wake_.wait(lock,
+               [this] { return journal_ || complete_ || abandoned_ || removing_ || ending_; });
     if (ending_) break;
     run_one(lock);
   }
@@ -387,13 +379,12 @@ void ImageSetWriter::run() {
 }
 
 void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
-  std::error_code error;
   const std::uint64_t number = number_;
   const std::string path = part();
-  if (!abandoned_.empty()) {
-    const std::string gone = std::exchange(abandoned_, {});
+  if (abandoned_) {
+    const std::uint64_t gone = *std::exchange(abandoned_, {});
     lock.unlock();
-    std::filesystem::remove_all(gone, error);
+    sets_.remove_part(gone);
     lock.lock();
   } else if (journal_) {
     const SegmentCopy journal = std::move(*journal_);
@@ -420,8 +411,9 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
     if (done.fault.empty()) {
       sets_.remove_old(number, kSetsKept);
       remove_file_logs();
+    } else {
+      sets_.remove_part(number);
     }
-    if (!done.fault.empty()) std::filesystem::remove_all(path, error);
     lock.lock();
     outcome_ = std::move(done);
     eventfd_write(wake_owner_.get(), 1);
@@ -439,24 +431,40 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
   for (std::uint32_t r = 0; r < set.owner.ranks; ++r) names.push_back("image-" + std::to_string(r));
   for (const std::string& name : names) {
     const std::string path = part + "/" + name;
-    if (!sync_path(path)) return failed(path + ": " + error_text(errno));
+    const bool is_image = name.starts_with("image-");  // it has written itself
+    if (is_image && !sync_path(path)) return failed(path + ": " + error_text(errno));
     auto mapped = MappedFile::open(path);
     if (!mapped.ok()) return failed(mapped.error().text);
     const std::string_view all = mapped.value().bytes();
-    set.files.push_back({name, all.size(), XXH3_64bits(all.data(), all.size())});
+    set.files.push_back({name, checksum_of(all)});
     done.bytes += all.size();
-    if (!name.starts_with("image-")) continue;
+    if (!is_image) continue;
     const std::string fault = note_image(set, path);
     if (!fault.empty()) return failed(fault);
     done.executables.push_back(set.images[done.executables.size()].executable);
   }
+  const std::string log_fault = sync_file_logs(set);
+  if (!log_fault.empty()) return failed(log_fault);
   const std::string json = json_of(set);
-  const std::string list = part + "/set";
-  if (!write_file(list, sum_text(json) + "\n" + json) || !sync_path(list) || !sync_path(part) ||
+  if (!write_file(part + "/set", sum_text(json) + "\n" + json) || !sync_path(part) ||
       !sets_.put_in_place(done.number)) {
     return failed(done.path + ": " + error_text(errno));
   }
   return done;
+}
+
+// Makes the ranks' file logs durable, without which no job can resume from the set. Returns what
+// has failed, or an empty string.
+std::string ImageSetWriter::sync_file_logs(const ImageSet& set) const {
+  const std::string logs = file_logs_in(sets_.directory());
+  bool any = false;
+  for (std::uint32_t r = 0; r < set.file_logs.size(); ++r) {
+    if (set.file_logs[r].bytes == 0) continue;
+    const std::string log = file_log_in(logs, r, set.images[r].number);
+    if (!sync_path(log)) return log + ": " + error_text(errno);
+    any = true;
+  }
+  return any && !sync_path(logs) ? logs + ": " + error_text(errno) : "";
 }
 
 std::string ImageSetWriter::note_image(ImageSet& set, const std::string& path) {

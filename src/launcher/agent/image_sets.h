@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "launcher/agent/checked_files.h"
 #include "launcher/agent/checkpoint_files.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/agent/machine_mark.h"
@@ -34,12 +35,6 @@ namespace rejoin::launcher {
 
 inline constexpr std::size_t kSetsKept = 2;
 
-// How long a rank's file log (wire/file_log.h) was when a set was cut.
-struct FileLogMark {
-  std::uint64_t bytes = 0;
-  std::uint64_t sum = 0;  // XXH3 of them; 0 if there are none
-};
-
 struct ImageSet {
   std::string path;  // of its directory
   std::uint64_t number = 0;
@@ -48,8 +43,7 @@ struct ImageSet {
   MachineMark machine;
   struct File {
     std::string name;
-    std::uint64_t bytes;
-    std::uint64_t sum;
+    Checksum content;
   };
   std::vector<File> files;
   std::map<std::string, std::string> libraries;  // path: build, of all mapped files
@@ -57,10 +51,10 @@ struct ImageSet {
     std::uint64_t number;
     std::string executable;
   };
-  std::vector<Image> images;           // by rank
-  std::vector<FileLogMark> file_logs;  // by rank, of the log since the image
-  bool input_ended = false;            // all of the input had been read from its source
-  bool input_begun = false;            // some of it had
+  std::vector<Image> images;        // by rank
+  std::vector<Checksum> file_logs;  // by rank, of the log since the image (wire/file_log.h)
+  bool input_ended = false;         // all of the input had been read from its source
+  bool input_begun = false;         // some of it had
 
   std::string path_of_image(std::uint32_t rank) const;
   // The numbers of these ranks' images.
@@ -73,8 +67,9 @@ struct ImageSet {
 std::string file_logs_in(const std::string& directory);
 // The path of one log there.
 std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64_t image);
-// Returns the mark of the first `bytes` bytes of a log, or of as many as there are.
-FileLogMark mark_of_file_log(const std::string& log, std::uint64_t bytes);
+// Returns the checksum of the first `bytes` bytes of a log, or of as many as there are; {0, 0} if
+// there are none.
+Checksum checksum_of_file_log(const std::string& log, std::uint64_t bytes);
 // Returns whether the directory has a set, complete or not.
 bool holds_image_sets(const std::string& directory);
 // Removes all sets, complete or not, and the ranks' file logs for them. Errors: one cannot be
@@ -143,6 +138,7 @@ class ImageSetWriter {
   Outcome complete_now(ImageSet& set, Outcome done, const std::string& part);
   std::string note_image(ImageSet& set, const std::string& name);
   Result<std::string> build(const std::string& path);
+  std::string sync_file_logs(const ImageSet& set) const;
   void remove_file_logs();
   std::string part() const;
 
@@ -157,7 +153,7 @@ class ImageSetWriter {
   std::optional<SegmentCopy> journal_;
   std::string input_;
   std::optional<ImageSet> complete_;
-  std::string abandoned_;  // path of the set to remove; empty: none
+  std::optional<std::uint64_t> abandoned_;  // the set to remove
   bool removing_ = false;
   bool ending_ = false;
   std::string fault_;  // of the parts that were added

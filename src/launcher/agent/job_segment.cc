@@ -17,6 +17,7 @@
 #include "engine/transport/shm/host.h"
 #include "engine/transport/shm/memory.h"
 #include "journal/log.h"
+#include "launcher/agent/checked_files.h"
 #include "launcher/symbolizer/symbolizer.h"
 #include "recovery/rank.h"
 
@@ -102,19 +103,6 @@ void write_faults(journal::SegmentHeader* header, const std::vector<KillOrder>& 
   }
 }
 
-// Writes all bytes at `offset`. Returns false on failure, with errno set.
-bool write_at(int file, const std::byte* bytes, std::size_t size, off_t offset) {
-  while (size > 0) {
-    const ssize_t n = pwrite(file, bytes, size, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n;
-    offset += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
 constexpr char kJournalMagic[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'J', 'O'};
 constexpr std::uint64_t kPageBytes = 4096;
 
@@ -144,19 +132,14 @@ void add_page(std::vector<SegmentPiece>& pieces, std::uint64_t at) {
   }
 }
 
-// Writes a JournalHead and the list of pieces.
-bool write_list(int file, std::uint64_t segment_bytes, const std::vector<SegmentPiece>& pieces) {
+// Adds a JournalHead and the list of pieces.
+void add_list(NewFile& file, std::uint64_t segment_bytes, const std::vector<SegmentPiece>& pieces) {
   JournalHead head = {};
   memcpy(head.magic, kJournalMagic, sizeof head.magic);
   head.segment_bytes = segment_bytes;
   head.pieces = pieces.size();
-  return write_at(file, reinterpret_cast<const std::byte*>(&head), sizeof head, 0) &&
-         write_at(file, reinterpret_cast<const std::byte*>(pieces.data()),
-                  pieces.size() * sizeof(SegmentPiece), sizeof head);
-}
-
-off_t end_of_list(const std::vector<SegmentPiece>& pieces) {
-  return static_cast<off_t>(sizeof(JournalHead) + pieces.size() * sizeof(SegmentPiece));
+  file.add(&head, sizeof head);
+  file.add(pieces.data(), pieces.size() * sizeof(SegmentPiece));
 }
 
 }  // namespace
@@ -203,10 +186,10 @@ void SegmentCopy::add(const std::byte* base, std::uint64_t at, std::uint64_t byt
 }
 
 bool SegmentCopy::write(const std::string& path) const {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.open()) return false;
-  return write_list(file.get(), segment_bytes_, pieces_) &&
-         write_at(file.get(), memory_, bytes_, end_of_list(pieces_));
+  NewFile file(path, O_TRUNC, 0600);
+  add_list(file, segment_bytes_, pieces_);
+  file.add(memory_, bytes_);
+  return file.sync();
 }
 
 Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t bytes) {
@@ -396,13 +379,14 @@ Result<std::uint64_t> JobSegment::keep(const std::string& path,
                                        const std::function<bool()>& interrupted) const {
   constexpr std::uint64_t kStepBytes = 16 << 20;
   // A file or link that exists already belongs to another user or job.
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor out(open(path.c_str(), kFlags, 0600));
+  NewFile out(path, O_EXCL | O_NOFOLLOW, 0600);
   const auto failed = [&path](int error) {
     unlink(path.c_str());
     return Error{"cannot write the journal to " + path + ": " + error_text(error)};
   };
-  if (!out.open()) return Error{"cannot write the journal to " + path + ": " + error_text(errno)};
+  if (!out.good()) {
+    return Error{"cannot write the journal to " + path + ": " + error_text(out.error())};
+  }
   std::vector<SegmentPiece> pieces;
   for (const SegmentPiece& p : populated()) {
     for (std::uint64_t at = p.at; at < p.at + p.bytes; at += kPageBytes) {
@@ -410,18 +394,17 @@ Result<std::uint64_t> JobSegment::keep(const std::string& path,
     }
     if (interrupted()) return failed(EINTR);
   }
-  if (!write_list(out.get(), header()->segment_bytes, pieces)) return failed(errno);
-  off_t end = end_of_list(pieces);
+  add_list(out, header()->segment_bytes, pieces);
   for (const SegmentPiece& p : pieces) {
     for (std::uint64_t done = 0; done < p.bytes;) {
       if (interrupted()) return failed(EINTR);
       const std::uint64_t n = std::min(p.bytes - done, kStepBytes);
-      if (!write_at(out.get(), base_ + p.at + done, n, end)) return failed(errno);
+      if (!out.add(base_ + p.at + done, n)) return failed(out.error());
       done += n;
-      end += static_cast<off_t>(n);
     }
   }
-  return static_cast<std::uint64_t>(end);
+  if (!out.good()) return failed(out.error());
+  return out.bytes();
 }
 
 }  // namespace rejoin::launcher

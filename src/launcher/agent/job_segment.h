@@ -55,7 +55,7 @@ class SegmentCopy {
   bool good() const { return memory_ != nullptr; }
   // Adds the pages in this range that are not all zero. REQUIRES whole pages, in ascending order.
   void add(const std::byte* base, std::uint64_t at, std::uint64_t bytes);
-  // Returns false on failure, with errno set.
+  // Writes and syncs a file. Returns false on failure, with errno set.
   bool write(const std::string& path) const;
 
  private:

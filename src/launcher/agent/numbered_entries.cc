@@ -57,11 +57,13 @@ std::optional<Error> NumberedEntries::remove_all() const {
   return {};
 }
 
-void NumberedEntries::remove_parts() const {
+void NumberedEntries::remove_part(std::uint64_t number) const {
   std::error_code error;
-  for (const std::uint64_t number : numbers(".rejoin.part")) {
-    std::filesystem::remove_all(part_of(number), error);
-  }
+  std::filesystem::remove_all(part_of(number), error);
+}
+
+void NumberedEntries::remove_parts() const {
+  for (const std::uint64_t number : numbers(".rejoin.part")) remove_part(number);
 }
 
 void NumberedEntries::remove_old(std::uint64_t newest, std::size_t kept) const {

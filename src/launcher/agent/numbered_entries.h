@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/result.h"
@@ -30,6 +31,18 @@ class NumberedEntries {
   std::string path_of(std::uint64_t number) const;
   std::string part_of(std::uint64_t number) const { return path_of(number) + ".part"; }
 
+  // Returns the newest whole entry that `read` accepts; nullopt: there is none. `read(number)`
+  // returns a Result<T>. `notices`: its error for each entry that it does not accept.
+  template <class T, class Read>
+  std::optional<T> newest(Read read, std::vector<std::string>& notices) const {
+    for (const std::uint64_t number : numbers()) {
+      Result<T> entry = read(number);
+      if (entry.ok()) return std::move(entry.value());
+      notices.push_back(entry.error().text + "; looking for an older one");
+    }
+    return {};
+  }
+
   // Renames the part and syncs the directory. REQUIRES that the part is synced. Returns false on
   // failure, with errno set.
   bool put_in_place(std::uint64_t number) const;
@@ -38,6 +51,7 @@ class NumberedEntries {
   // Removes all whole entries and all parts, and syncs the directory. Errors: one cannot be
   // removed.
   std::optional<Error> remove_all() const;
+  void remove_part(std::uint64_t number) const;
   void remove_parts() const;
   // Removes whole entries up to number `newest`, except the newest `kept` of them.
   void remove_old(std::uint64_t newest, std::size_t kept) const;

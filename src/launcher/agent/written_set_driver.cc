@@ -114,7 +114,7 @@ void WrittenSetDriver::ask_to_write(const std::vector<Descriptor>& files,
     const AgentCore::Image& image = core_.image(r);
     images[r] = image.pid;
     set_.images.push_back({image.number, ""});
-    set_.file_logs.push_back(mark_of_file_log(file_log_of(r), file_log_bytes[r]));
+    set_.file_logs.push_back(checksum_of_file_log(file_log_of(r), file_log_bytes[r]));
     kill(static_cast<pid_t>(image.pid), SIGCONT);
     connections_.write(image.connection, r, number, files[r].get());
   }

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 std::uint64_t bytes_of(const ImageSet& set) {
   std::uint64_t bytes = 0;
-  for (const ImageSet::File& f : set.files) bytes += f.bytes;
+  for (const ImageSet::File& f : set.files) bytes += f.content.bytes;
   return bytes;
 }
 
@@ -39,8 +39,8 @@ std::string text_of(const FoundImageSet& found) {
   row("program", command_of(set.owner) + ", build " + one_line(set.owner.build));
   for (std::size_t i = 0; i < set.files.size(); ++i) {
     const std::string& fault = found.file_faults[i];
-    row(one_line(set.files[i].name),
-        size_text(set.files[i].bytes) + ", " + (fault.empty() ? "checksum correct" : fault));
+    row(one_line(set.files[i].name), size_text(set.files[i].content.bytes) + ", " +
+                                         (fault.empty() ? "checksum correct" : fault));
   }
   row("needs", "the same kernel's vdso, " + std::to_string(set.machine.cpu_features.size()) +
                    " processor features, and these files as they were:");
@@ -64,7 +64,7 @@ std::string json_of(const FoundImageSet& found) {
                  {"objection", found.objection}});
     for (std::size_t i = 0; i < set.files.size(); ++i) {
       json["files"].push_back({{"name", set.files[i].name},
-                               {"bytes", set.files[i].bytes},
+                               {"bytes", set.files[i].content.bytes},
                                {"fault", found.file_faults[i]}});
     }
     for (const auto& [path, build] : set.libraries) json["libraries"][path] = build;

@@ -13,7 +13,7 @@ import tempfile
 from harness import MOMENTS, Kill, Result, Skip, check_deaths, check_returns, require, scenario
 
 RANKS = 3
-HEAD_BYTES = 56 + 16 * RANKS  # the heads of a file: CheckpointHead, LocalHead{ranks}
+HEAD_BYTES = 56 + 16 * RANKS  # the heads of a file: CheckpointHead, Checksum{ranks}
 GLOBAL_BYTES = 80
 
 

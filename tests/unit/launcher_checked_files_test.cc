@@ -1,0 +1,152 @@
+// Files of --checkpoint-dir: how they are written, and a set of images that is made of them.
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint_image.h"
+#include "launcher/agent/checked_files.h"
+#include "launcher/agent/image_sets.h"
+#include "launcher/program/build.h"
+#include "process_image/written_image.h"
+
+namespace rejoin::launcher {
+namespace {
+
+class CheckedFiles : public testing::Test {
+ protected:
+  CheckedFiles() {
+    std::string name = std::filesystem::temp_directory_path() / "checked-test-XXXXXX";
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  ~CheckedFiles() override { std::filesystem::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name)) << bytes;
+  }
+  std::string contents(const std::string& name) const { return read_small_file(path(name)); }
+
+  std::string directory_;
+};
+
+TEST_F(CheckedFiles, AChecksumIsOfLengthAndBytes) {
+  EXPECT_EQ(checksum_of("model"), checksum_of("model!", 5));
+  EXPECT_NE(checksum_of("model"), checksum_of("modem"));
+  EXPECT_EQ(checksum_of("").bytes, 0u);
+  EXPECT_NE(checksum_of(""), Checksum());  // the sum of no bytes is not 0
+}
+
+TEST_F(CheckedFiles, AFileConsistsOfWhatWasAdded) {
+  write("file", "longer than what replaces it");
+  NewFile file(path("file"), O_TRUNC, 0600);
+  EXPECT_TRUE(file.add("one "));
+  EXPECT_TRUE(file.add("two!", 3));
+  EXPECT_TRUE(file.sync());
+  EXPECT_EQ(file.bytes(), 7u);
+  EXPECT_EQ(contents("file"), "one two");
+}
+
+TEST_F(CheckedFiles, AFileThatExistsIsNotTouchedIfThatIsAnError) {
+  write("file", "of another job");
+  NewFile file(path("file"), O_EXCL, 0600);
+  EXPECT_FALSE(file.good());
+  EXPECT_EQ(file.error(), EEXIST);
+  EXPECT_FALSE(file.add("bytes"));
+  EXPECT_EQ(contents("file"), "of another job");
+}
+
+TEST_F(CheckedFiles, TheFirstErrorIsRemembered) {
+  NewFile file("/dev/full", O_TRUNC, 0600);
+  ASSERT_TRUE(file.good());
+  EXPECT_FALSE(file.add("bytes"));
+  EXPECT_FALSE(file.add("more"));
+  errno = 0;
+  EXPECT_FALSE(file.sync());
+  EXPECT_EQ(errno, ENOSPC);
+  EXPECT_EQ(file.error(), ENOSPC);
+  EXPECT_EQ(file.bytes(), 0u);
+}
+
+TEST_F(CheckedFiles, ADirectoryIsMadeWithThoseAboveIt) {
+  EXPECT_EQ(make_directory(path("a/b/c/")), 0);
+  EXPECT_TRUE(std::filesystem::is_directory(path("a/b/c")));
+  EXPECT_EQ(make_directory(path("a/b")), 0);
+  write("file", "");
+  EXPECT_EQ(make_directory(path("file/a")), ENOTDIR);
+}
+
+// A set of two images that map nothing.
+class ImageSetWriting : public CheckedFiles {
+ protected:
+  static constexpr std::uint32_t kRanks = 2;
+
+  // Writes a set and returns its fault. `file_log_bytes`: of rank 1.
+  std::string written(std::uint64_t file_log_bytes) {
+    ImageSetWriter writer(directory_, directory_);
+    ImageSet set;
+    set.number = writer.next_number();
+    set.owner = test::checkpoint_owner(kRanks);
+    set.images = {{7, ""}, {kImage, ""}};
+    set.file_logs = {{}, {file_log_bytes, 0}};
+    set.machine = machine_mark();
+    write("program", "no ELF file");
+    set.libraries[path("program")] = build_of(path("program"), directory_).value();
+    const auto files = writer.begin(set.number, kRanks);
+    EXPECT_TRUE(files.ok());
+    for (const Descriptor& file : files.value()) {
+      const process_image::ImageHead head = {};
+      process_image::MappingHead end = {};
+      end.kind = process_image::MappingHead::Kind::kEnd;
+      EXPECT_TRUE(write_all(file.get(), &head, sizeof head));
+      EXPECT_TRUE(write_all(file.get(), &end, sizeof end));
+    }
+    writer.add(SegmentCopy(0, 0), "rest of the input");
+    pollfd outcome = {writer.descriptor(), POLLIN, 0};
+    while (!added()) poll(nullptr, 0, 1);
+    writer.complete(set);
+    EXPECT_EQ(poll(&outcome, 1, -1), 1);
+    return writer.outcome()->fault;
+  }
+  // The journal and the input, which are added first.
+  bool added() const {
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+      if (std::filesystem::exists(entry.path() / "input")) return true;
+    }
+    return false;
+  }
+
+  static constexpr std::uint64_t kImage = 9;
+};
+
+TEST_F(ImageSetWriting, ASetIsWrittenAndFoundAgain) {
+  EXPECT_EQ(written(0), "");
+  std::vector<std::string> notices;
+  const auto found =
+      newest_image_set(directory_, test::checkpoint_owner(kRanks), directory_, notices);
+  EXPECT_TRUE(notices.empty());
+  ASSERT_TRUE(found.ok()) << found.error().text;
+  EXPECT_EQ(found.value().number, 1u);
+  EXPECT_EQ(found.value().input().value(), "rest of the input");
+  EXPECT_FALSE(std::filesystem::exists(path("images-1.rejoin.part")));
+}
+
+TEST_F(ImageSetWriting, ASetIsNotWholeUnlessTheFileLogsThatItNeedsAreDurable) {
+  const std::string log = file_log_in(file_logs_in(directory_), 1, kImage);
+  EXPECT_EQ(written(4), log + ": No such file or directory");
+  EXPECT_FALSE(holds_image_sets(directory_));
+  EXPECT_FALSE(std::filesystem::exists(path("images-1.rejoin.part")));
+  std::filesystem::create_directory(path("opened"));
+  std::ofstream(log) << "log of a rank";
+  // The writer removes the logs in a directory without sets, so there is one already.
+  std::filesystem::create_directory(path("images-1.rejoin"));
+  EXPECT_EQ(written(4), "");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
