@@ -118,7 +118,7 @@ TEST(Orders, TheHostOfAnEventIsItsSenders) {
 }
 
 TEST(Orders, PositionsOfRanksComeBackWhole) {
-  StoodOnHost found = {{}, true, "remark"};
+  StoodOnHost found = {{}, true, "remark", true};
   found.ranks.push_back({7, kLarge, "sleeping", "in Barrier #6", {"#0 f", "#1 main"}, true, {}});
   found.ranks.push_back({8, 0, "", "", {}, false, 0});
   const Report report = sent(to_report(found));
@@ -126,6 +126,8 @@ TEST(Orders, PositionsOfRanksComeBackWhole) {
   const StoodOnHost back = to_stood(report.standing());
   EXPECT_TRUE(back.images);
   EXPECT_EQ(back.remark, "remark");
+  EXPECT_TRUE(back.awaited);
+  EXPECT_FALSE(to_stood(sent(to_report(StoodOnHost())).standing()).awaited);
   ASSERT_EQ(back.ranks.size(), 2u);
   EXPECT_EQ(back.ranks[0].rank, 7u);
   EXPECT_EQ(back.ranks[0].pid, std::int64_t{kLarge});

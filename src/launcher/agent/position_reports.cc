@@ -34,8 +34,9 @@ std::string PositionReports::where(std::uint32_t rank) {
   return text;
 }
 
-StoodOnHost PositionReports::find_ranks() {
+StoodOnHost PositionReports::find_ranks(bool awaited) {
   StoodOnHost found;
+  found.awaited = awaited;
   found.images = plan_.options.snapshots.on();
   for (const std::uint32_t r : plan_.local) {
     Stood& s = found.ranks.emplace_back();
@@ -49,8 +50,8 @@ StoodOnHost PositionReports::find_ranks() {
 }
 
 // A child finds out, because it takes seconds, and sends the report as bytes.
-void PositionReports::report(bool wait) {
-  StoodOnHost found = find_ranks();
+void PositionReports::report(bool awaited) {
+  StoodOnHost found = find_ranks(awaited);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return reporter_.send(to_report(found));
   Descriptor ours(ends[0]), theirs(ends[1]);
@@ -69,9 +70,9 @@ void PositionReports::report(bool wait) {
   }
   processes_.add_helper(child);
   const int fd = ours.get();
-  reports_[fd].pipe = std::move(ours);
+  reports_[fd] = {std::move(ours), awaited, {}, {}};
   theirs.reset();
-  if (wait) {
+  if (awaited) {
     while (read_report(fd)) {
     }
     return;
@@ -92,7 +93,11 @@ bool PositionReports::read_report(int fd) {
   }
   Report report;
   const bool whole = report.ParseFromString(incomplete.bytes) && report.has_standing();
-  if (!whole) report.mutable_standing();  // the child was killed
+  if (!whole) {  // the child was killed
+    StoodOnHost nothing;
+    nothing.awaited = incomplete.awaited;
+    report = to_report(nothing);
+  }
   reports_.erase(fd);
   reporter_.send(std::move(report));
   return false;

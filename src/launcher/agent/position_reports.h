@@ -33,8 +33,8 @@ class PositionReports {
         reporter_(reporter),
         symbolizer_(plan.lib_directory) {}
 
-  // Begins a report, which is sent when it is complete; wait: returns only then.
-  void report(bool wait);
+  // Begins a report, which is sent when it is complete; awaited: returns only then.
+  void report(bool awaited);
   // Completes all reports that were begun.
   void finish() {
     while (!reports_.empty()) read_report(reports_.begin()->first);
@@ -43,7 +43,7 @@ class PositionReports {
  private:
   // "in Allreduce #12 at solver.c:3::main, seq 11 of MPI_COMM_WORLD".
   std::string where(std::uint32_t rank);
-  StoodOnHost find_ranks();
+  StoodOnHost find_ranks(bool awaited);
   bool read_report(int fd);
 
   Loop& loop_;
@@ -58,6 +58,7 @@ class PositionReports {
   // Reports that are being made, by the pipe that they come from.
   struct Incomplete {
     Descriptor pipe;
+    bool awaited;
     std::string bytes;  // as far as it has come
     Loop::Watch watch;
   };

@@ -112,6 +112,7 @@ struct StoodOnHost {
   std::vector<Stood> ranks;
   bool images = false;      // images are made
   std::string remark = {};  // how to see more; a line, or empty
+  bool awaited = false;     // no line for the user is shown before this
 };
 
 // What deaths have cost a job.

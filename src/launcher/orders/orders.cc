@@ -236,11 +236,12 @@ Report to_report(const StoodOnHost& found) {
   }
   standing.set_images(found.images);
   standing.set_remark(found.remark);
+  standing.set_awaited(found.awaited);
   return report;
 }
 
 StoodOnHost to_stood(const Report::Standing& standing) {
-  StoodOnHost found = {{}, standing.images(), standing.remark()};
+  StoodOnHost found = {{}, standing.images(), standing.remark(), standing.awaited()};
   for (const Report::Standing::Rank& rank : standing.ranks()) {
     found.ranks.push_back({rank.rank(),
                            rank.pid(),

@@ -166,7 +166,8 @@ void Supervisor::on_standing(std::uint32_t host, const Report::Standing& standin
   if (!found.remark.empty()) text += "rejoin: " + found.remark + "\n";
   if (found.images) text += ages_text(found.ranks);
   terminal_.add(1, text);
-  if (unreported_.erase(host) == 0 || !unreported_.empty()) return;
+  // A report that the user has asked for is no answer to Action::ReportPositions.
+  if (!found.awaited || unreported_.erase(host) == 0 || !unreported_.empty()) return;
   terminal_.add(1, std::exchange(held_lines_, {}));
 }
 
