@@ -158,8 +158,9 @@ class Alltoall {
 
 // Message k goes to targets[k], and the message from sources[k] is put into place k: between the
 // same two members, the i-th that is sent is the i-th that is received. A member may be its own
-// target as often as it is its own source. out(k): what is sent, valid until out() is called again.
-// in: room(k) bytes, and put(k, data, bytes). A member that cannot send receives meanwhile.
+// target as often as it is its own source. out(k): what is sent, with the members of Block, valid
+// until out() is called again. in: room(k) bytes, and put(k, data, bytes). A member that cannot
+// send receives meanwhile.
 template <class Out, class In>
 class Exchange {
  public:
@@ -171,13 +172,13 @@ class Exchange {
   Progress advance(Port& port) {
     for (; sent_ < targets_.size(); ++sent_) {
       if (targets_[sent_] == port.me()) continue;
-      const Block block = out_(sent_);
+      const auto block = out_(sent_);
       if (port.send(targets_[sent_], block.data, block.bytes) != Progress::kDone) break;
     }
     for (; received_ < sources_.size(); ++received_) {
       if (sources_[received_] == port.me()) {
         while (targets_[own_] != port.me()) ++own_;
-        const Block own = out_(own_++);
+        const auto own = out_(own_++);
         in_.put(received_, own.data, own.bytes);
         continue;
       }

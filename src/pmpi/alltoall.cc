@@ -20,7 +20,7 @@ struct AlltoallPlan : ChannelPlan {
     if (sendbuf == MPI_IN_PLACE) return take_blocks(name, comm, in);
     if (const int code = check_buffer(name, comm, "send", sendbuf, sendcount, sendtype))
       return code;
-    return take_blocks(name, comm, {buffer_of(sendbuf), sendtype, sendcount, nullptr, nullptr});
+    return take_blocks(name, comm, {sendbuf, sendtype, sendcount, nullptr, nullptr});
   }
   int check(const char* name, MPI_Comm comm, const void* sendbuf, const int sendcounts[],
             const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[],
@@ -34,7 +34,7 @@ struct AlltoallPlan : ChannelPlan {
     if (const int code = check_counts(name, comm, "send", sendbuf, sendcounts, sdispls, sendtype)) {
       return code;
     }
-    return take_blocks(name, comm, {buffer_of(sendbuf), sendtype, 0, sendcounts, sdispls});
+    return take_blocks(name, comm, {sendbuf, sendtype, 0, sendcounts, sdispls});
   }
   int check(const char* name, MPI_Comm comm, const void* sendbuf, const int sendcounts[],
             const int sdispls[], const MPI_Datatype sendtypes[], void* recvbuf,
@@ -46,8 +46,7 @@ struct AlltoallPlan : ChannelPlan {
     if (sendbuf == MPI_IN_PLACE) return take_blocks(name, comm, in);
     if (const int code = check_typed(name, comm, "send", sendbuf, sendcounts, sdispls, sendtypes))
       return code;
-    return take_blocks(name, comm,
-                       {buffer_of(sendbuf), MPI_DATATYPE_NULL, 0, sendcounts, sdispls, sendtypes});
+    return take_blocks(name, comm, {sendbuf, MPI_DATATYPE_NULL, 0, sendcounts, sdispls, sendtypes});
   }
   void keep(Kept& kept) {
     in.keep(kept, members);
@@ -55,12 +54,7 @@ struct AlltoallPlan : ChannelPlan {
   }
 
   struct Run : ChannelRun {
-    explicit Run(const AlltoallPlan& p) : algorithm(packing(p, &memory), p.in) {}
-    static Blocks packing(const AlltoallPlan& p, Scratch* memory) {
-      Blocks out = p.out;
-      out.reserve(p.members, memory);
-      return out;
-    }
+    explicit Run(const AlltoallPlan& p) : algorithm(p.out.packed_in(&memory, p.members), p.in) {}
     Scratch memory;
     engine::Alltoall<Blocks, Blocks> algorithm;
   };

@@ -95,7 +95,7 @@ struct ScatterPlan : ChannelPlan {
     }
     if (const int code = take_own(name, comm, recvbuf, recvcount, recvtype)) return code;
     common = at_root ? bytes_of(sendtype, sendcount) : own.bytes;
-    places = {buffer_of(sendbuf), sendtype, sendcount, nullptr, nullptr};
+    places = {sendbuf, sendtype, sendcount, nullptr, nullptr};
     return at_root && !in_place ? check_own(name, comm, common, own.bytes) : MPI_SUCCESS;
   }
   int check(const char* name, MPI_Comm comm, const void* sendbuf, const int sendcounts[],
@@ -103,7 +103,7 @@ struct ScatterPlan : ChannelPlan {
             MPI_Datatype recvtype, int root_rank) {
     if (const int code = take_root(name, comm, root_rank)) return code;
     if (const int code = take_own(name, comm, recvbuf, recvcount, recvtype)) return code;
-    places = {buffer_of(sendbuf), sendtype, 0, sendcounts, displs};
+    places = {sendbuf, sendtype, 0, sendcounts, displs};
     if (!at_root) return MPI_SUCCESS;
     if (const int code = check_counts(name, comm, "send", sendbuf, sendcounts, displs, sendtype)) {
       return code;
@@ -117,12 +117,8 @@ struct ScatterPlan : ChannelPlan {
 
   struct Run : ChannelRun {
     explicit Run(const ScatterPlan& p)
-        : algorithm(static_cast<std::uint32_t>(p.root), p.own, packing(p, &memory)) {}
-    static Blocks packing(const ScatterPlan& p, Scratch* memory) {
-      Blocks places = p.places;
-      if (p.at_root) places.reserve(p.members, memory);
-      return places;
-    }
+        : algorithm(static_cast<std::uint32_t>(p.root), p.own,
+                    p.at_root ? p.places.packed_in(&memory, p.members) : p.places) {}
     Scratch memory;
     engine::Scatter<Block, Blocks> algorithm;
   };

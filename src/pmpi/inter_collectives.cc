@@ -5,12 +5,6 @@
 namespace rejoin::pmpi::inter {
 namespace {
 
-Blocks one_block(const void* buffer, int count, MPI_Datatype type) {
-  Blocks b = {buffer, type, count};
-  b.one = true;
-  return b;
-}
-
 int check_inter_root(const char* name, MPI_Comm comm, int root) {
   if ((root >= 0 && root < comm->peers()) || root == MPI_ROOT || root == MPI_PROC_NULL) {
     return MPI_SUCCESS;

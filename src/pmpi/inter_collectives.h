@@ -16,6 +16,7 @@
 
 #include "copy/copy.h"
 #include "engine/collectives.h"
+#include "pmpi/blocks.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
 #include "pmpi/collective.h"
@@ -29,71 +30,6 @@ using recovery::Signature;
 
 // Numbers of members of the context.
 using Ranks = std::span<const std::uint32_t>;
-
-// The blocks of one buffer.
-struct Blocks {
-  const void* buffer = nullptr;
-  MPI_Datatype type = nullptr;
-  int count = 0;                // of each block, if counts is null
-  const int* counts = nullptr;  // in values
-  const int* displs = nullptr;  // in extents; in bytes if types is not null
-  const MPI_Datatype* types = nullptr;
-  bool one = false;  // the same block for all
-
-  MPI_Datatype type_of(std::size_t i) const { return types != nullptr ? types[i] : type; }
-  int count_of(std::size_t i) const { return counts != nullptr ? counts[i] : count; }
-  std::size_t bytes(std::size_t i) const { return bytes_of(type_of(i), count_of(i)); }
-  std::byte* values(std::size_t i) const {
-    if (one) return value_at(buffer, type, 0);
-    if (types != nullptr) return static_cast<std::byte*>(const_cast<void*>(buffer)) + displs[i];
-    return value_at(buffer, type,
-                    displs != nullptr ? displs[i] : static_cast<std::ptrdiff_t>(i) * count);
-  }
-  void keep(Kept& kept, std::size_t blocks) {
-    kept.copy(&counts, blocks);
-    kept.copy(&displs, blocks);
-    kept.copy(&types, blocks);
-    if (types == nullptr) kept.hold(type);
-    for (std::size_t i = 0; types != nullptr && i < blocks; ++i) kept.hold(types[i]);
-  }
-};
-
-// The blocks to send, for engine::Exchange. Each message is copied when it is sent, so memory for
-// one packed block is enough.
-class Outgoing {
- public:
-  Outgoing(const Blocks& blocks, std::size_t count) : blocks_(blocks) {
-    std::size_t most = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!is_contiguous(blocks.type_of(i))) most = std::max(most, blocks.bytes(i));
-    }
-    if (most > 0) packed_.reserve(most);
-  }
-  engine::Block operator()(std::size_t i) const {
-    const MPI_Datatype type = blocks_.type_of(i);
-    const std::size_t bytes = blocks_.bytes(i);
-    if (bytes == 0) return {nullptr, 0};
-    if (is_contiguous(type)) return {first_byte(type, blocks_.values(i)), bytes};
-    pack(type, blocks_.values(i), static_cast<std::size_t>(blocks_.count_of(i)), packed_.data());
-    return {packed_.data(), bytes};
-  }
-
- private:
-  const Blocks& blocks_;
-  Scratch packed_;
-};
-
-class Incoming {
- public:
-  explicit Incoming(const Blocks& blocks) : blocks_(blocks) {}
-  std::size_t room(std::size_t i) const { return blocks_.bytes(i); }
-  void put(std::size_t i, const std::byte* data, std::size_t bytes) const {
-    if (bytes > 0) put_values(blocks_.type_of(i), data, bytes, blocks_.values(i));
-  }
-
- private:
-  const Blocks& blocks_;
-};
 
 // The operands of a reduction, which are the same for every destination.
 struct Vector {
@@ -143,15 +79,12 @@ class Members {
   Ranks all_;
 };
 
-// A copyable reference to an object that engine::Exchange, which copies its arguments, must not
-// copy.
-template <class Body>
-struct By {
-  Body* body;
-  engine::Block operator()(std::size_t i) const { return (*body)(i); }
-  std::size_t room(std::size_t i) const { return body->room(i); }
+// A reference to a Fold that engine::Exchange, which copies its arguments, may copy.
+struct FoldReference {
+  Fold* fold;
+  std::size_t room(std::size_t i) const { return fold->room(i); }
   void put(std::size_t i, const std::byte* data, std::size_t bytes) const {
-    body->put(i, data, bytes);
+    fold->put(i, data, bytes);
   }
 };
 
@@ -173,13 +106,12 @@ struct MovePlan {
 
   struct Run {
     explicit Run(const MovePlan& p)
-        : outgoing(p.out, p.to.size()),
-          algorithm(p.to, By<const Outgoing>{&outgoing}, p.from, Incoming(p.in)) {}
+        : algorithm(p.to, p.out.packed_in(&memory, p.to.size()), p.from, p.in) {}
     void deliver(const Outcome&) {}
     const void* const input = nullptr;
     const std::size_t input_bytes = 0;
-    const Outgoing outgoing;
-    engine::Exchange<By<const Outgoing>, Incoming> algorithm;
+    Scratch memory;
+    engine::Exchange<Blocks, Blocks> algorithm;
   };
 
  protected:
@@ -209,7 +141,7 @@ struct FoldPlan {
 
   struct Run {
     explicit Run(const FoldPlan& p)
-        : plan(p), algorithm(p.to, take_input(), p.from, By<Fold>{make_fold()}) {}
+        : plan(p), algorithm(p.to, take_input(), p.from, FoldReference{make_fold()}) {}
     void deliver(const Outcome&) {
       if (!fold || fold->too_short()) return;
       Result(plan.type, plan.receive)
@@ -223,7 +155,7 @@ struct FoldPlan {
     const std::size_t input_bytes = 0;
     std::optional<Contribution> contribution;
     std::optional<Fold> fold;
-    engine::Exchange<Vector, By<Fold>> algorithm;
+    engine::Exchange<Vector, FoldReference> algorithm;
 
    private:
     Vector take_input() {
