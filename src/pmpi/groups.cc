@@ -51,6 +51,7 @@ int expand_ranges(int size, int n, const int (*ranges)[3], int* out) {
   for (int i = 0; i < n; ++i) {
     const auto [first, last, stride] = ranges[i];
     if (stride == 0 || first < 0 || first >= size || last < 0 || last >= size) return -1;
+    if (stride > 0 ? first > last : first < last) return -1;
     for (int r = first; stride > 0 ? r <= last : r >= last; r += stride) {
       if (count == size) return -1;  // some rank is there twice
       out[count++] = r;

@@ -43,7 +43,9 @@ int subtract(WorldRanks a, WorldRanks b, std::uint32_t* out);
 bool are_distinct_ranks(int size, int n, const int* ranks);
 
 // Lists the ranks of triplets (first, last, stride) in `out`, which has room for `size`. Returns
-// their number; -1: they are not different from each other, or not all in [0, size).
+// their number; -1: they are not different from each other, or not all in [0, size), or a stride
+// leads away from `last`, which is an error as in Open MPI, although the standard's formula gives
+// no ranks.
 int expand_ranges(int size, int n, const int (*ranges)[3], int* out);
 
 // Puts `group` without its elements number ranks[0..n) into `out`. Returns the size. REQUIRES

@@ -315,6 +315,8 @@ static void test_groups(void) {
   int outside = n;
   int twice[2] = {0, 0};
   int endless[1][3] = {{0, n, 0}};
+  int upward[1][3] = {{n - 1, 0, 1}};
+  int downward[1][3] = {{0, n - 1, -1}};
   int x = 0;
   OK(MPI_Comm_group(kWorld, &world));
   REFUSED(MPI_ERR_GROUP, MPI_Group_rank(null_group, &x));
@@ -328,6 +330,10 @@ static void test_groups(void) {
   REFUSED(MPI_ERR_RANK, MPI_Group_incl(world, 1, &outside, &group));
   HERE(MPI_ERR_RANK, MPI_Group_incl(world, 2, twice, &group));
   HERE(MPI_ERR_RANK, MPI_Group_range_incl(world, 1, endless, &group));
+  if (n > 1) {
+    REFUSED(MPI_ERR_RANK, MPI_Group_range_incl(world, 1, upward, &group));
+    REFUSED(MPI_ERR_RANK, MPI_Group_range_excl(world, 1, downward, &group));
+  }
   HERE(MPI_ERR_RANK, MPI_Group_translate_ranks(world, 1, &outside, world, &x));
   HERE(MPI_ERR_GROUP, MPI_Group_translate_ranks(null_group, 1, &x, world, &x));
   MPI_Group stale = world;

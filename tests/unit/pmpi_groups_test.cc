@@ -76,13 +76,15 @@ TEST(Groups, Ranges) {
   EXPECT_EQ(expand(10, {{1, 8, 3}, {9, 0, -9}}), (std::vector<int>{1, 4, 7, 9, 0}));
   EXPECT_EQ(expand(10, {{4, 4, 1}, {6, 5, -1}}), (std::vector<int>{4, 6, 5}));
   EXPECT_EQ(expand(10, {}), std::vector<int>{});
-  EXPECT_EQ(expand(10, {{5, 2, 1}}), std::vector<int>{});  // empty: MPI 3.1 section 6.3.2
   EXPECT_EQ(expand(10, {{0, 9, 1 << 30}, {9, 1, -(1 << 30)}}), (std::vector<int>{0, 9}));
 }
 
 TEST(Groups, WrongRanges) {
   const std::vector<int> wrong = {-1};
   EXPECT_EQ(expand(10, {{0, 3, 0}}), wrong);
+  EXPECT_EQ(expand(10, {{5, 2, 1}}), wrong);
+  EXPECT_EQ(expand(10, {{5, 4, 2}}), wrong);
+  EXPECT_EQ(expand(10, {{0, 1, 1}, {2, 5, -1}}), wrong);
   EXPECT_EQ(expand(10, {{0, 10, 1}}), wrong);
   EXPECT_EQ(expand(10, {{-1, 3, 1}}), wrong);
   EXPECT_EQ(expand(10, {{0, 3, 1}, {3, 4, 1}}), wrong);
