@@ -430,7 +430,7 @@ static int sleep_for_ever(void* unused) {
   return 0;
 }
 
-static void* lives_apart(void* how) {
+static void* stands_apart(void* how) {
   sigset_t all;
   if (strcmp(how, "deaf") == 0) {
     memset(&all, 0xff, sizeof all);
@@ -457,7 +457,7 @@ static void be_odd(char* how) {
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
   } else if (*how != '\0') {
-    require(pthread_create(&apart, NULL, lives_apart, how) == 0, "pthread_create");
+    require(pthread_create(&apart, NULL, stands_apart, how) == 0, "pthread_create");
   }
 }
 
