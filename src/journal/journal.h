@@ -41,7 +41,6 @@ class Journal {
   LogWriter<Marked, H>& marked() { return marked_; }
 
   // Reads every cached cursor again (except those of records, which their communicators hold).
-  // REQUIRES that no staging buffer is leased.
   void rebase() {
     region_.rebase();
     staging_.rebase();

@@ -95,6 +95,9 @@ struct HostWords {
   // Agent. Counted up when ranks have something to handle as they enter their next operation: a
   // snapshot is wanted, marks have moved, the journal has grown (journal/notices.h).
   AgentWord<std::uint32_t> notices;
+  // Agent: the newest set of images that is wanted: one of each rank, by this number. Stored before
+  // any of these images is asked for.
+  AgentWord<std::uint64_t> set_wanted;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
   AgentWord<std::uint64_t> version_in_file;
   // Rank r writes byte r around its sleep.
@@ -462,12 +465,13 @@ struct Marks {
   // Cursor[contexts] u64 sent[ranks] u64 received[ranks] u64 looked_at[ranks] u64 waiting[]:
   // messages that have come, are not the next ones, and were not received yet (MatchWord)
   Buffer cursors;
-  std::uint64_t waiting;      // of them
-  std::uint64_t receives;     // posted
-  std::uint64_t wildcards;    // of those, with any source
-  std::uint64_t outcomes;     // elements of the log
-  std::uint64_t cancelled;    // likewise
-  std::uint64_t synchronous;  // messages that receives were given
+  std::uint64_t waiting;       // of them
+  std::uint64_t receives;      // posted
+  std::uint64_t wildcards;     // of those, with any source
+  std::uint64_t open_matches;  // the oldest of these that has no message yet, else their number
+  std::uint64_t outcomes;      // elements of the log
+  std::uint64_t cancelled;     // likewise
+  std::uint64_t synchronous;   // messages that receives were given
 };
 
 // An image of a rank's process. All but the marks is in its memory.

@@ -42,6 +42,7 @@ enum class Rule : std::uint8_t {
   kResendRecognised,            // a message that was posted is not posted again
   kWholeMessage,                // a receiver reads no more of a message than is written
   kMatchRecorded,               // what a receive of any source was given is recorded at once
+  kOpenMatchesStay,             // and the place for that is not reused before
   kMatchInOrder,                // of what a sender has sent, a receive is given the first that fits
   kOutcomeRecorded,             // what a Test, Waitany or probe said is recorded before it returns
   kAskingTakesIn,           // a rank that only asks gives messages to the receives it has posted
@@ -59,7 +60,10 @@ enum class Rule : std::uint8_t {
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
   kBindWoken,               // and what its posted receives of any source were given since
-  kImageTakesNothingOpen,   // no image is made while a nonblocking collective is outstanding
+  kCursorOfRecords,         // an image holds operations that have no record of its rank
+  kOwnRecordInWait,         // woken inside an operation, a rank looks for its own record first
+  kAnswerInWait,            // woken inside a question, it is given the recorded answer
+  kLookAgainBehindImage,    // what is to be taken is looked for again behind an image
   kImageWhenTold,           // nor while recorded outcomes of Test, Waitany or probes are replayed
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
   kImageByNumber,        // marks are read from the slot with the number of the image that is kept

@@ -19,11 +19,13 @@ class StagingPool {
     rebase();
   }
 
-  // Frees all buffers, also those that a former incarnation has added. REQUIRES that none is
-  // leased.
+  // Frees all buffers that this process has not leased, also those that a former incarnation has
+  // added.
   void rebase() {
     first_ = free_ = 0;
-    for (std::uint32_t i = 0; i < head_->staging_buffers; ++i) give_back(head_->staging[i]);
+    for (std::uint32_t i = 0; i < head_->staging_buffers; ++i) {
+      if (!is_leased_[i]) put(head_->staging[i]);
+    }
   }
 
   // 0: no more memory, or kMaxStagingBuffers are leased.
@@ -33,14 +35,25 @@ class StagingPool {
     if (!host_.touch(host_.rank(), host_.base() + at, sizeof(StagingBuffer))) return 0;
     first_ = (first_ + 1) % kMaxStagingBuffers;
     --free_;
+    is_leased_[index_of(at)] = true;
     return at;
   }
   void give_back(Offset at) {
-    ring_[(first_ + free_) % kMaxStagingBuffers] = at;
-    ++free_;
+    is_leased_[index_of(at)] = false;
+    put(at);
   }
 
  private:
+  void put(Offset at) {
+    ring_[(first_ + free_) % kMaxStagingBuffers] = at;
+    ++free_;
+  }
+  std::uint32_t index_of(Offset at) const {
+    std::uint32_t i = 0;
+    while (head_->staging[i] != at) ++i;
+    return i;
+  }
+
   bool grow() {
     std::uint32_t& count = head_->staging_buffers;
     if (count == kMaxStagingBuffers) return false;
@@ -48,7 +61,7 @@ class StagingPool {
     if (at == 0) return false;
     head_->staging[count] = at;
     ++count;
-    give_back(at);
+    put(at);
     return true;
   }
 
@@ -58,6 +71,7 @@ class StagingPool {
   Offset ring_[kMaxStagingBuffers] = {};  // free ones, [first_, first_ + free_)
   std::uint32_t first_ = 0;
   std::uint32_t free_ = 0;
+  bool is_leased_[kMaxStagingBuffers] = {};  // by the index in RegionHead::staging
 };
 
 }  // namespace rejoin::journal

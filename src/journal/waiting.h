@@ -30,7 +30,8 @@ template <class H, class Ready>
       host.fence();                            // before the last look
       // Asleep stays announced between two looks: a publisher after the first look sees it.
       const bool done = ready(true) || (host.settle() && ready(true));
-      if (!done) host.sleep();
+      // A process that was woken as an image meanwhile is not announced, and looks again.
+      if (!done && asleep.load(std::memory_order_relaxed) != 0) host.sleep();
       asleep.store(host, Step::kSame, 0, std::memory_order_relaxed);
       if (done) return;
       turn = 0;

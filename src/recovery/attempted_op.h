@@ -26,6 +26,9 @@ class AttemptedOp final : public Replicated<H> {
   // not only at what is most likely to. Not to be called again once it is done or has failed.
   Progress advance(bool thorough) {
     for (;;) {
+      if (this->was_woken()) [[unlikely]] {
+        if (const Progress p = begin_again(); p != Progress::kPending) return p;
+      }
       switch (state_) {
         case State::kEntered:
           if (const Progress p = begin(); p != Progress::kPending) return p;
@@ -42,12 +45,14 @@ class AttemptedOp final : public Replicated<H> {
           break;
         case State::kAttempt:
           if (const Progress p = advance_attempt(thorough); p != Progress::kPending) return p;
-          if (state_ == State::kAttempt) return Progress::kPending;
+          if (state_ == State::kAttempt && !this->was_woken()) return Progress::kPending;
           break;
         case State::kComplete:
           if (!this->is_next() && !journal::breaks(ops_.host, Rule::kCompleteInOrder)) {
             return Progress::kPending;
           }
+          if (this->woken_before_taking()) [[unlikely]]
+            break;
           return complete();
       }
     }
@@ -56,6 +61,16 @@ class AttemptedOp final : public Replicated<H> {
  private:
   using Replicated<H>::ops_, Replicated<H>::c_, Replicated<H>::e_, Replicated<H>::spec_;
   using Replicated<H>::nonblocking_, Replicated<H>::fingerprint_;
+
+  // Whatever was done for it is void: the attempt was of an older generation.
+  [[gnu::noinline]] Progress begin_again() {
+    const Progress p = Replicated<H>::begin_again();
+    if (p != Progress::kPending || state_ == State::kEntered) return p;
+    repeats_ = ops_.repeats_contribution(c_, e_, &fingerprint_);
+    in_early_ = false;
+    state_ = State::kMayBegin;
+    return Progress::kPending;
+  }
 
   static constexpr std::uint64_t kSlotsAtOnce = journal::kSlots;
   enum class State : std::uint8_t {
@@ -69,7 +84,7 @@ class AttemptedOp final : public Replicated<H> {
     const Progress p = this->look_up([this](bool fills_later) {
       repeats_ = ops_.repeats_contribution(c_, e_, fills_later ? nullptr : &fingerprint_);
     });
-    if (p != Progress::kPending) return p;
+    if (p != Progress::kPending || this->was_woken()) return p;
     this->prepare_input();
     if (ops_.repetition.open()) [[unlikely]] {
       repeats_ = ops_.repeats_contribution(c_, e_, &fingerprint_);

@@ -22,8 +22,12 @@ class BroadcastOp final : public Replicated<H> {
   // Goes on as far as it can without waiting. thorough: looks at everything that may end the wait,
   // not only at what is most likely to. Not to be called again once it is done or has failed.
   Progress advance(bool thorough) {
+    if (this->was_woken()) [[unlikely]] {
+      if (const Progress p = this->begin_again(); p != Progress::kPending) return p;
+      c_.root_tail = 0;
+    }
     if (!begun_) {
-      if (const Progress p = begin(); p != Progress::kPending) return p;
+      if (const Progress p = begin(); p != Progress::kPending || this->was_woken()) return p;
       begun_ = true;
     }
     return c_.members.rank == root_ ? advance_root(thorough) : advance_receiver(thorough);
@@ -35,7 +39,7 @@ class BroadcastOp final : public Replicated<H> {
 
   [[gnu::always_inline]] Progress begin() {
     const Progress p = this->look_up([](bool) {});
-    if (p != Progress::kPending) return p;
+    if (p != Progress::kPending || this->was_woken()) return p;
     this->prepare_input();
     if (c_.members.rank == root_ && !nonblocking_) ops_.repetition.before_anything_new(e_.call);
     return Progress::kPending;

@@ -31,14 +31,12 @@ class ChannelOp {
         c_(comm),
         e_(ops.enter(comm, call, true)),
         fingerprint_(input_bytes > 0 ? hash_bytes(input, input_bytes) : 0),
-        nonblocking_(nonblocking) {
+        nonblocking_(nonblocking),
+        fills_later_(call.hint != nullptr && call.hint->prepare != nullptr),
+        incarnation_(ops.execution.incarnation()) {
     outcome_.sequence = e_.sequence;
     outcome_.status = e_.status;
-    if (!e_.entered() || e_.record == nullptr) return;
-    const bool prepared = call.hint != nullptr && call.hint->prepare != nullptr;
-    outcome_.status = ops.check_replay(e_, !prepared, fingerprint_, &outcome_.replaces_input);
-    const bool passes = !journal::breaks(ops.host, Rule::kMismatchNotRepeated);
-    if (outcome_.status == Status::kMismatch && passes) outbox.pass_over(c_.members, e_.sequence);
+    if (e_.entered() && e_.record != nullptr) compare_with_record();
   }
   ChannelOp(const ChannelOp&) = delete;
   ChannelOp& operator=(const ChannelOp&) = delete;
@@ -49,6 +47,8 @@ class ChannelOp {
   template <class Body>
   Progress advance(bool thorough, Body&& body) {
     thorough_ = thorough;
+    if (incarnation_ != ops_.execution.incarnation()) [[unlikely]]
+      go_on_woken();
     const bool may_move = outcome_.status == Status::kOk || outcome_.status == Status::kTruncated;
     if (!moved_ && may_move) {
       const Progress p = other_.found() ? settle() : body();
@@ -133,6 +133,26 @@ class ChannelOp {
   }
 
  private:
+  void compare_with_record() {
+    outcome_.status = ops_.check_replay(e_, !fills_later_, fingerprint_, &outcome_.replaces_input);
+    const bool passes = !journal::breaks(ops_.host, Rule::kMismatchNotRepeated);
+    if (outcome_.status == Status::kMismatch && passes) outbox_.pass_over(c_.members, e_.sequence);
+  }
+  // This process was woken in the middle of the operation. It goes on by its own counts of
+  // messages; its predecessor may have completed the operation.
+  [[gnu::noinline]] void go_on_woken() {
+    incarnation_ = ops_.execution.incarnation();
+    const bool has_record = c_.members.size > 1 && e_.sequence < c_.records.tail();
+    if (!e_.entered() || e_.record != nullptr) return;
+    if (!has_record || journal::breaks(ops_.host, Rule::kOwnRecordInWait)) {
+      return ops_.execution.become_live(c_.members.size > 1);
+    }
+    e_.record = c_.records.at(e_.sequence);
+    ops_.execution.count_replayed();
+    other_ = {};
+    compare_with_record();
+  }
+
   // The message that was received last has been read.
   void release() {
     if (held_ != nullptr) inbox_.consume(held_);
@@ -158,6 +178,7 @@ class ChannelOp {
       outcome_.status = Status::kMismatch;
       return Progress::kFailed;
     }
+    if (ops_.taking.before() != Imaged::kNone) return Progress::kPending;
     const bool in_turn = c_.records.tail() == e_.sequence;
     if (!in_turn && !journal::breaks(ops_.host, Rule::kMismatchInTurn)) return Progress::kPending;
     outcome_.status = ops_.mismatch(c_, e_, other_);
@@ -199,6 +220,8 @@ class ChannelOp {
   Entry e_;
   const std::uint32_t fingerprint_;
   const bool nonblocking_;
+  const bool fills_later_;
+  std::uint32_t incarnation_;  // that this process was when it entered, or was woken
   Outcome outcome_;
   typename Operations<H>::Other other_;  // the member that disagrees, if one was found
   bool thorough_ = false;

@@ -2,6 +2,7 @@
 // version or of an image. A version keeps them for the rank's next incarnations as well.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "journal/journal.h"
@@ -25,8 +26,8 @@ class Cursors {
         outbox_(outbox),
         outcomes_(outcomes) {}
 
-  // Fills all of `slot` but its number and the ordinal. REQUIRES that no nonblocking collective is
-  // outstanding: each would hold its context's cursor back.
+  // Fills all of `slot` but its number and the ordinal. A context's cursor is the first operation
+  // that has no record of this rank: one that is outstanding begins again behind it.
   void put(journal::Marks& slot) {
     std::uint64_t contexts = 0;
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) ++contexts;
@@ -34,6 +35,7 @@ class Cursors {
     slot.waiting = inbox_.count_waiting();
     slot.receives = inbox_.receives();
     slot.wildcards = inbox_.wildcards();
+    slot.open_matches = inbox_.oldest_open_wildcard();
     slot.cancelled = inbox_.cancellations();
     slot.outcomes = outcomes_.seal();
     slot.synchronous = inbox_.synchronous();
@@ -44,7 +46,7 @@ class Cursors {
     if (!journal_.region().memory().make_room(slot.cursors, bytes)) journal_.out_of_memory();
     auto* to = reinterpret_cast<journal::Cursor*>(journal::own_bytes(host_, slot.cursors.at));
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
-      *to++ = {c->members.context, c->next_sequence, c->chain, 0};
+      *to++ = {c->members.context, first_without_record(*c), c->chain, 0};
     }
     slot.contexts = contexts;
     outbox_.save(to);
@@ -52,6 +54,11 @@ class Cursors {
   }
 
  private:
+  std::uint64_t first_without_record(const Comm<H>& c) const {
+    const bool has_records = c.members.size > 1 && !journal::breaks(host_, Rule::kCursorOfRecords);
+    return has_records ? std::min(c.next_sequence, c.records.tail()) : c.next_sequence;
+  }
+
   H& host_;
   journal::Journal<H>& journal_;
   Communicators<H>& comms_;

@@ -96,6 +96,21 @@ class Execution {
     control_->sequence.store(host_, Step::kSame, sequence, kRelaxed);
     control_->call.store(host_, Step::kSame, call);
   }
+  // What the position shows, for a process that is woken in the middle of an operation.
+  struct Shown {
+    std::uint64_t context, sequence;
+    std::uint32_t call;
+    journal::Phase phase;
+  };
+  Shown shown() const {
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    return {control_->context.load(kRelaxed), control_->sequence.load(kRelaxed),
+            control_->call.load(kRelaxed), control_->phase.load(kRelaxed)};
+  }
+  void show_again(const Shown& s) {
+    show_position(s.context, s.sequence, s.call);
+    control_->phase.store(host_, Step::kInside, s.phase);
+  }
   // Shows that this rank is inside it and may wait for others.
   void show_inside() { control_->phase.store(host_, Step::kInside, journal::Phase::kInside); }
 

@@ -18,6 +18,7 @@
 #include "recovery/communicators.h"
 #include "recovery/diagnostics.h"
 #include "recovery/divergence.h"
+#include "recovery/taking.h"
 
 namespace rejoin::recovery {
 
@@ -50,8 +51,8 @@ template <journal::Host H>
 class Inbox {
  public:
   Inbox(H& host, journal::Arena& arena, const journal::PeerView& peers,
-        journal::Journal<H>& journal, Communicators<H>& comms, Diagnostics& diagnostics,
-        Divergence<H>& divergence)
+        journal::Journal<H>& journal, Communicators<H>& comms, Taking& taking,
+        Diagnostics& diagnostics, Divergence<H>& divergence)
       : host_(host),
         arena_(arena),
         peers_(peers),
@@ -59,6 +60,7 @@ class Inbox {
         control_(journal::own_control(host)),
         region_(journal.region()),
         comms_(comms),
+        taking_(taking),
         diagnostics_(diagnostics),
         divergence_(divergence),
         senders_(arena.make_array<Sender>(header_->ranks)),
@@ -219,6 +221,18 @@ class Inbox {
 
   std::uint64_t receives() const { return receives_; }
   std::uint64_t wildcards() const { return wildcards_; }
+  // The oldest receive of any source that has no message yet: what it is given will be noted in the
+  // word with its number.
+  std::uint64_t oldest_open_wildcard() const {
+    std::uint64_t oldest = wildcards_;
+    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
+      for (const Receive* r = c->queues.posted; r != nullptr; r = r->next) {
+        const bool counts = r->source == kAnySource && r->wildcard != kUnrecorded;
+        if (counts) oldest = std::min(oldest, r->wildcard);
+      }
+    }
+    return oldest;
+  }
   std::uint64_t cancellations() const { return cancelled_.tail(); }
   // Synchronous messages that receives of this execution, and of all incarnations, were given.
   std::uint64_t synchronous() const { return synchronous_; }
@@ -277,7 +291,8 @@ class Inbox {
   }
   // Truncates what lies behind a version or image that this rank keeps.
   void truncate(const journal::Marks& v) {
-    matches_.truncate(v.wildcards);
+    matches_.truncate(journal::breaks(host_, Rule::kOpenMatchesStay) ? v.wildcards
+                                                                     : v.open_matches);
     cancelled_.truncate(v.cancelled);
   }
 
@@ -320,8 +335,11 @@ class Inbox {
 
   bool poll_one(std::uint32_t from, bool thorough) {
     Sender& s = senders_[from];
-    host_.step(Step::kReceive);
-    if (!s.incoming.look(peers_, from, host_.rank(), thorough)) return false;
+    do {
+      host_.step(Step::kReceive);
+      if (!s.incoming.look(peers_, from, host_.rank(), thorough)) return false;
+    } while (taking_.before() != Imaged::kNone &&
+             !journal::breaks(host_, Rule::kLookAgainBehindImage));
     const std::uint64_t index = s.incoming.next();
     deliver(s, from, s.incoming.take(), index);
     return true;
@@ -485,6 +503,7 @@ class Inbox {
   journal::RankControl* const control_;
   journal::Region<H>& region_;
   Communicators<H>& comms_;
+  Taking& taking_;
   Diagnostics& diagnostics_;
   Divergence<H>& divergence_;
   Sender* senders_;               // [ranks]

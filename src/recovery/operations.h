@@ -14,6 +14,7 @@
 #include "recovery/nonblocking.h"
 #include "recovery/repetition.h"
 #include "recovery/result_zones.h"
+#include "recovery/taking.h"
 
 namespace rejoin::recovery {
 
@@ -37,7 +38,7 @@ class Operations {
 
   Operations(H& host_of_rank, journal::Arena& arena, journal::Journal<H>& rank_journal,
              const journal::PeerView& others, CallTable<H>& calls, Communicators<H>& communicators,
-             Execution<H>& this_execution, Repetition<H>& this_repetition,
+             Execution<H>& this_execution, Repetition<H>& this_repetition, Taking& taking_of_rank,
              BootstrapCache<H>& bootstrap_cache, Diagnostics& diagnostics_of_rank,
              Divergence<H>& divergence)
       : host(host_of_rank),
@@ -46,6 +47,7 @@ class Operations {
         comms(communicators),
         execution(this_execution),
         repetition(this_repetition),
+        taking(taking_of_rank),
         bootstrap(bootstrap_cache),
         diagnostics(diagnostics_of_rank),
         zones(rank_journal.region(), communicators, others.ranks()),
@@ -184,6 +186,7 @@ class Operations {
   Communicators<H>& comms;
   Execution<H>& execution;
   Repetition<H>& repetition;
+  Taking& taking;
   BootstrapCache<H>& bootstrap;
   Diagnostics& diagnostics;
   ResultZones<H> zones;

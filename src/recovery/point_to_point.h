@@ -22,6 +22,7 @@
 #include "recovery/outbox.h"
 #include "recovery/outcomes.h"
 #include "recovery/repetition.h"
+#include "recovery/taking.h"
 #include "recovery/waits.h"
 
 namespace rejoin::recovery {
@@ -55,7 +56,7 @@ class PointToPoint {
  public:
   PointToPoint(H& host, journal::Arena& arena, const journal::PeerView& peers,
                Execution<H>& execution, Inbox<H>& inbox, Outbox<H>& outbox, Outcomes<H>& outcomes,
-               Repetition<H>& repetition, Waits<H>& waits, Diagnostics& diagnostics)
+               Repetition<H>& repetition, Taking& taking, Waits<H>& waits, Diagnostics& diagnostics)
       : host_(host),
         arena_(arena),
         peers_(peers),
@@ -64,6 +65,7 @@ class PointToPoint {
         outbox_(outbox),
         outcomes_(outcomes),
         repetition_(repetition),
+        taking_(taking),
         waits_(waits),
         diagnostics_(diagnostics),
         ranks_(peers.ranks()) {}
@@ -153,7 +155,10 @@ class PointToPoint {
   // Returns whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
     host_.step(Step::kLook);
-    if (outbox_.is_matched(m.to, m.index)) return true;
+    if (outbox_.is_matched(m.to, m.index)) {
+      taking_.before();
+      return true;
+    }
     inbox_.show_waiting(journal::Waiting::kForReceive, m.to, m.tag);
     return false;
   }
@@ -200,15 +205,20 @@ class PointToPoint {
   template <class Ask, class Finish>
   bool observe(Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
-    if (outcomes_.recall(&then)) [[unlikely]] {
+    const auto repeat = [&] {
       execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return false;
       expect(then.kind, OutcomeKind::kDone);
       finish();
       return true;
-    }
+    };
+    if (outcomes_.recall(&then)) [[unlikely]]
+      return repeat();
     repetition_.before_anything_new(kQuestion);
+    const std::uint32_t asker = execution_.incarnation();
     const bool now = ask(look_thoroughly_or_not());
+    if (is_answered_since(asker, &then)) [[unlikely]]
+      return repeat();
     if (!now) pass_time();
     outcomes_.record(now ? OutcomeKind::kDone : OutcomeKind::kNotYet, 0);
     return now;
@@ -219,15 +229,20 @@ class PointToPoint {
   template <class Ask, class Finish>
   int observe_index(Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
-    if (outcomes_.recall(&then)) [[unlikely]] {
+    const auto repeat = [&] {
       execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return -1;
       expect(then.kind, OutcomeKind::kIndex);
       finish(static_cast<int>(then.value));
       return static_cast<int>(then.value);
-    }
+    };
+    if (outcomes_.recall(&then)) [[unlikely]]
+      return repeat();
     repetition_.before_anything_new(kQuestion);
+    const std::uint32_t asker = execution_.incarnation();
     const int now = ask(look_thoroughly_or_not());
+    if (is_answered_since(asker, &then)) [[unlikely]]
+      return repeat();
     if (now < 0) {
       pass_time();
       outcomes_.record(OutcomeKind::kNotYet, 0);
@@ -241,14 +256,19 @@ class PointToPoint {
   template <class Ask, class Finish>
   int observe_some(int* indices, Ask&& ask, Finish&& finish) {
     typename Outcomes<H>::Answer then;
-    if (outcomes_.recall(&then)) [[unlikely]] {
+    const auto repeat = [&] {
       execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return 0;
       // Count and indices became visible together, so an answer is there as a whole or not at all.
       return recall_some(then, indices, finish);
-    }
+    };
+    if (outcomes_.recall(&then)) [[unlikely]]
+      return repeat();
     repetition_.before_anything_new(kQuestion);
+    const std::uint32_t asker = execution_.incarnation();
     const int now = ask(look_thoroughly_or_not(), indices);
+    if (is_answered_since(asker, &then)) [[unlikely]]
+      return repeat();
     if (now == 0) {
       pass_time();
       outcomes_.record(OutcomeKind::kNotYet, 0);
@@ -261,15 +281,20 @@ class PointToPoint {
   // Returns whether a message is there that such a receive would be given. *e: its envelope.
   bool probe(Comm<H>& c, std::uint32_t source, std::uint64_t tag, Envelope* e) {
     typename Outcomes<H>::Answer then;
-    if (outcomes_.recall(&then)) [[unlikely]] {
+    const auto repeat = [&] {
       execution_.count_replayed();
       if (then.kind == OutcomeKind::kNotYet) return false;
       expect(then.kind, OutcomeKind::kPair);
       *e = recall_envelope();
       return true;
-    }
+    };
+    if (outcomes_.recall(&then)) [[unlikely]]
+      return repeat();
     repetition_.before_anything_new(kQuestion);
+    const std::uint32_t asker = execution_.incarnation();
     const Arrived* a = look(c, source, tag, look_thoroughly_or_not());
+    if (is_answered_since(asker, &then)) [[unlikely]]
+      return repeat();
     if (a == nullptr) {
       pass_time();
       outcomes_.record(OutcomeKind::kNotYet, 0);
@@ -287,17 +312,22 @@ class PointToPoint {
   Envelope wait_for_message(Comm<H>& c, std::uint32_t source, std::uint64_t tag) {
     typename Outcomes<H>::Answer then;
     const bool recorded = source == kAnySource;
-    if (recorded && outcomes_.recall(&then)) [[unlikely]] {
+    const auto repeat = [&] {
       execution_.count_replayed();
       expect(then.kind, OutcomeKind::kPair);
       return recall_envelope();
-    }
+    };
+    if (recorded && outcomes_.recall(&then)) [[unlikely]]
+      return repeat();
     if (recorded) repetition_.before_anything_new(kQuestion);
+    const std::uint32_t asker = execution_.incarnation();
     const Arrived* a = nullptr;
     wait([&](bool thorough) {
       a = look(c, source, tag, thorough);
       return a != nullptr;
     });
+    if (recorded && is_answered_since(asker, &then)) [[unlikely]]
+      return repeat();
     if (recorded) outcomes_.record_pair(journal::MatchWord::make(a->from, a->index));
     return envelope(*a);
   }
@@ -312,6 +342,14 @@ class PointToPoint {
 
  private:
   void become_live() { execution_.become_live(ranks_ > 1); }
+
+  // Returns whether this process was woken while it asked, and its predecessor had got the answer,
+  // which is now in `answer`.
+  bool is_answered_since(std::uint32_t asker, typename Outcomes<H>::Answer* answer) {
+    if (execution_.incarnation() == asker) [[likely]]
+      return false;
+    return !journal::breaks(host_, Rule::kAnswerInWait) && outcomes_.recall(answer);
+  }
 
   static Envelope envelope(const Arrived& a) { return envelope(a.from, a.message); }
   static Envelope envelope(std::uint32_t from, const journal::Message& m) {
@@ -407,6 +445,7 @@ class PointToPoint {
   Outbox<H>& outbox_;
   Outcomes<H>& outcomes_;
   Repetition<H>& repetition_;
+  Taking& taking_;
   Waits<H>& waits_;
   Diagnostics& diagnostics_;
   const std::uint32_t ranks_;  // of the job

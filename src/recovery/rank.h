@@ -16,6 +16,7 @@
 #include "recovery/point_to_point.h"
 #include "recovery/replicated_op.h"
 #include "recovery/snapshots.h"
+#include "recovery/taking.h"
 #include "recovery/waits.h"
 
 namespace rejoin::recovery {
@@ -37,22 +38,23 @@ class BasicRank final : private Woken {
         diagnostics_(peers_),
         divergence_(host),
         execution_(host, journal_, calls_),
+        taking_(host),
         comms_(host, arena, peers_, journal_),
-        inbox_(host, arena, peers_, journal_, comms_, diagnostics_, divergence_),
+        inbox_(host, arena, peers_, journal_, comms_, taking_, diagnostics_, divergence_),
         outbox_(host, arena, peers_, journal_, comms_, execution_, diagnostics_, divergence_),
         outcomes_(host, journal_.region()),
         repetition_(host, journal_, comms_, inbox_, outbox_, execution_, diagnostics_, divergence_),
-        waits_(host, repetition_),
+        waits_(host, repetition_, taking_),
         bootstrap_(host, arena, journal_, peers_, calls_, comms_, execution_, diagnostics_),
-        operations_(host, arena, journal_, peers_, calls_, comms_, execution_, repetition_,
+        operations_(host, arena, journal_, peers_, calls_, comms_, execution_, repetition_, taking_,
                     bootstrap_, diagnostics_, divergence_),
-        messages_(host, arena, peers_, execution_, inbox_, outbox_, outcomes_, repetition_, waits_,
-                  diagnostics_),
+        messages_(host, arena, peers_, execution_, inbox_, outbox_, outcomes_, repetition_, taking_,
+                  waits_, diagnostics_),
         cursors_(host, journal_, comms_, inbox_, outbox_, outcomes_),
         truncation_(host, journal_, peers_, comms_, outbox_),
         checkpointer_(operations_, messages_, inbox_, outbox_, outcomes_, cursors_, truncation_,
                       waits_, divergence_),
-        snapshots_(host, journal_, peers_, execution_, inbox_, outcomes_, repetition_, waits_,
+        snapshots_(host, journal_, peers_, execution_, inbox_, outcomes_, repetition_, taking_,
                    cursors_, truncation_, *this) {}
   BasicRank(const BasicRank&) = delete;
   BasicRank& operator=(const BasicRank&) = delete;
@@ -260,6 +262,7 @@ class BasicRank final : private Woken {
   Diagnostics diagnostics_;
   Divergence<H> divergence_;
   Execution<H> execution_;
+  Taking taking_;
   Communicators<H> comms_;
   Inbox<H> inbox_;
   Outbox<H> outbox_;

@@ -37,10 +37,35 @@ class Replicated {
         nonblocking_(nonblocking),
         closes_zones_(all_enter && !nonblocking),
         e_(ops.enter(comm, call, false)),
-        outcome_(*outcome) {
+        outcome_(*outcome),
+        incarnation_(ops.execution.incarnation()) {
     outcome_.sequence = e_.sequence;
   }
   ~Replicated() = default;
+
+  // --- A process that was woken in the middle of it, as the rank's next incarnation
+
+  // Whether this process was woken since it entered, or since the last call.
+  [[gnu::always_inline]] bool was_woken() const {
+    return incarnation_ != ops_.execution.incarnation();
+  }
+  // Looks for this rank's own record, which its predecessor may have made. kPending: there is none,
+  // and the operation is to be executed from its beginning.
+  [[gnu::noinline]] Progress begin_again() {
+    incarnation_ = ops_.execution.incarnation();
+    const bool has_record = c_.members.size > 1 && e_.sequence < c_.records.tail();
+    if (has_record && !journal::breaks(ops_.host, Rule::kOwnRecordInWait)) {
+      e_.record = c_.records.at(e_.sequence);
+      ops_.execution.count_replayed();
+      return replay();
+    }
+    ops_.execution.become_live(c_.members.size > 1);
+    return Progress::kPending;
+  }
+  // Called before this rank takes something. True: it was woken meanwhile, and begins again.
+  [[gnu::always_inline]] bool woken_before_taking() {
+    return ops_.taking.before() != Imaged::kNone && was_woken();
+  }
 
   // --- The beginning
 
@@ -73,6 +98,8 @@ class Replicated {
   // spec.early already.
   template <class Early>
   Progress adopt(std::uint32_t member, Early&& early) {
+    if (woken_before_taking()) [[unlikely]]
+      return Progress::kPending;
     const journal::Record record = ops_.peers.record(c_.members, member, e_.sequence);
     const std::uint32_t world = c_.members.world[member];
     const bool agrees = ops_.peers.is_call(world, record.call, e_.signature_hash);
@@ -97,6 +124,8 @@ class Replicated {
   bool is_next() const { return c_.records.tail() == e_.sequence; }
 
   Progress mismatch(const typename Operations<H>::Other& other) {
+    if (woken_before_taking()) [[unlikely]]
+      return Progress::kPending;
     return is_next() ? end(ops_.mismatch(c_, e_, other)) : Progress::kPending;
   }
   // Looks for a member that is inside another operation. A member inside a checkpoint counts only
@@ -160,7 +189,8 @@ class Replicated {
   const bool nonblocking_;
   const bool closes_zones_;  // of results, if the journal is full
   Entry e_;
-  Outcome& outcome_;  // written where the caller reads it: it is on the path of 100 ns
+  Outcome& outcome_;           // written where the caller reads it: it is on the path of 100 ns
+  std::uint32_t incarnation_;  // that this process was when it entered, or began again
   std::uint32_t fingerprint_ = 0;
 
  private:

@@ -5,6 +5,7 @@
 // again, and the journal answers its operations until it is where its predecessor died.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "journal/journal.h"
@@ -15,8 +16,8 @@
 #include "recovery/inbox.h"
 #include "recovery/outcomes.h"
 #include "recovery/repetition.h"
+#include "recovery/taking.h"
 #include "recovery/truncation.h"
-#include "recovery/waits.h"
 
 namespace rejoin::recovery {
 
@@ -31,11 +32,11 @@ class Woken {
 };
 
 template <journal::Host H>
-class Snapshots final : public NoticeHandler {
+class Snapshots final : public NoticeHandler, public ImageMaker {
  public:
   Snapshots(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
             Execution<H>& execution, Inbox<H>& inbox, Outcomes<H>& outcomes,
-            Repetition<H>& repetition, const Waits<H>& waits, Cursors<H>& cursors,
+            Repetition<H>& repetition, Taking& taking, Cursors<H>& cursors,
             Truncation<H>& truncation, Woken& rank)
       : host_(host),
         journal_(journal),
@@ -44,13 +45,14 @@ class Snapshots final : public NoticeHandler {
         inbox_(inbox),
         outcomes_(outcomes),
         repetition_(repetition),
-        waits_(waits),
+        taking_(taking),
         cursors_(cursors),
         truncation_(truncation),
         rank_(rank),
         header_(journal::job_of(host)),
         control_(journal::own_control(host)) {
     execution.set_notice_handler(*this);
+    if (wanted()) taking.set_maker(*this);
     if (!wanted() || peers.goes_back_to() == journal::Return::kVersions) return;
     journal.region().follow_images(truncation, header_->snapshot_every_bytes);
   }
@@ -76,8 +78,24 @@ class Snapshots final : public NoticeHandler {
     }
   }
 
+  // An image that cannot be made here is not made later either: this rank takes something now, so
+  // a later image would not fit those of the others.
+  Imaged make_inside(std::uint64_t number) override {
+    const std::uint32_t incarnation = execution_.incarnation();
+    if (number > taken_ && serves_images() && !take(number, Place::kInside)) {
+      host_.tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);
+      refused_ = true;
+    }
+    settle(std::max(number, taken_));
+    return execution_.incarnation() != incarnation ? Imaged::kWoken : Imaged::kGoesOn;
+  }
+
  private:
   bool breaks(Rule rule) const { return journal::breaks(host_, rule); }
+  bool serves_images() const {
+    return journal_.region().retention().serves_replays() &&
+           peers_.goes_back_to() != journal::Return::kVersions;
+  }
   bool wanted() const { return header_->snapshots != 0; }
   // Handles a full journal (PROTOCOL.md, "When the journal is full"). Reports it to the supervisor
   // once this rank's own replay is complete, and starts to recycle memory when the supervisor has
@@ -157,24 +175,22 @@ class Snapshots final : public NoticeHandler {
     const std::uint64_t number = word & ~journal::kAtCheckpoint;
     if (number <= taken_ || (word != number && !at_checkpoint)) return true;
     refused_ = false;
-    return take(number);
+    return take(number, Place::kEntry);
   }
 
+  // Where in the program the image is made.
+  enum class Place : std::uint8_t { kEntry, kInside };
+
   // False: not now.
-  bool take(std::uint64_t number) {
+  bool take(std::uint64_t number, Place place) {
     const bool replaying =
         execution_.incarnation() > 0 && !execution_.is_live() && header_->ranks > 1;
     // A rank can be live in one operation while outcomes of MPI_Test are still being replayed.
     const bool told = outcomes_.has_more() && !breaks(Rule::kImageWhenTold);
     const bool cancelled = inbox_.has_more() && !breaks(Rule::kImageWhenCancelled);
     if (replaying || told || cancelled) return false;
-    if (waits_.any() && !breaks(Rule::kImageTakesNothingOpen)) {
-      if (++put_off_ < kMostPutOff) return false;
-      return give_up(number, "has nonblocking collectives outstanding whenever a snapshot is due");
-    }
-    put_off_ = 0;
     if (peers_.goes_back_to() == journal::Return::kVersions) {
-      taken_ = number;
+      settle(number);
       return true;
     }
     switch (host_.may_freeze(number)) {
@@ -183,37 +199,37 @@ class Snapshots final : public NoticeHandler {
       case journal::MayFreeze::kNotNow:
         return false;
       case journal::MayFreeze::kNo:
-        taken_ = number;
+        settle(number);
         refused_ = true;
         return true;
     }
-    put_image(number);
+    put_image(number, place);
     host_.step(Step::kFreeze);
-    taken_ = number;
+    settle(number);
+    const auto shown = execution_.shown();
     imaged_at_ = journal_.region().memory().all_backed_bytes();
     journal_.region().zones().expect_snapshot();
     const journal::Frozen frozen = host_.freeze(number);
-    if (frozen == journal::Frozen::kWoken) wake();
+    if (frozen == journal::Frozen::kWoken) wake(shown);
     refused_ = frozen == journal::Frozen::kNot;
     return true;
   }
 
-  bool give_up(std::uint64_t number, const char* why) {
-    put_off_ = 0;
+  // This process has made the image, or cannot make it any more.
+  void settle(std::uint64_t number) {
     taken_ = number;
-    refused_ = true;
-    host_.tell(wire::MessageType::kNotFrozen, 0, number, why, std::strlen(why));
-    return true;
+    taking_.settled(number);
   }
 
   // Writes the marks of this image.
-  void put_image(std::uint64_t number) {
+  void put_image(std::uint64_t number, Place place) {
     journal::Image& slot = free_slot();
     slot.marks.number.store(host_, Step::kCursors, 0);
     host_.step(Step::kCursors);
     cursors_.put(slot.marks);
-    // + 1: a communicator that was freed after the newest operation is past, too.
-    slot.marks.ordinal = execution_.ordinal() + 1;
+    // A communicator that was freed behind the newest operation is past, too, but not one that will
+    // be freed behind the operation that this rank is inside of.
+    slot.marks.ordinal = execution_.ordinal() + (place == Place::kEntry ? 1 : 0);
     slot.version = execution_.version();
     slot.marks.number.store(host_, Step::kCursors, number);
   }
@@ -227,17 +243,14 @@ class Snapshots final : public NoticeHandler {
     return image[first ? 0 : 1];
   }
 
-  void wake() {
+  void wake(const typename Execution<H>::Shown& shown) {
     rank_.rebase();
+    execution_.show_again(shown);
     looked_at_ = journal_.notices().count() - 1;
     journal_.notices().again();
     truncate();  // as far as its predecessors may have, before the operation that comes now
     execution_.show_initialized(1);
   }
-
-  // Operations in a row that found a nonblocking collective outstanding: this many mean that the
-  // program always has one.
-  static constexpr std::uint32_t kMostPutOff = 1 << 16;
 
   H& host_;
   journal::Journal<H>& journal_;
@@ -246,7 +259,7 @@ class Snapshots final : public NoticeHandler {
   Inbox<H>& inbox_;
   Outcomes<H>& outcomes_;
   Repetition<H>& repetition_;
-  const Waits<H>& waits_;
+  Taking& taking_;
   Cursors<H>& cursors_;
   Truncation<H>& truncation_;
   Woken& rank_;
@@ -257,7 +270,6 @@ class Snapshots final : public NoticeHandler {
   std::uint64_t waited_at_ = 0;  // Region::steps_when_nearly_full() when it was last waited for
   bool refused_ = false;         // the newest one was refused
   std::uint32_t looked_at_ = 0;
-  std::uint32_t put_off_ = 0;
   bool needs_journal_ = false;  // the journal is full, but this rank has not repeated its past yet
 };
 

@@ -8,14 +8,18 @@
 #include "journal/rules.h"
 #include "recovery/nonblocking.h"
 #include "recovery/repetition.h"
+#include "recovery/taking.h"
 
 namespace rejoin::recovery {
 
 template <journal::Host H>
 class Waits {
  public:
-  Waits(H& host, Repetition<H>& repetition)
-      : host_(host), control_(journal::own_control(host)), repetition_(repetition) {}
+  Waits(H& host, Repetition<H>& repetition, Taking& taking)
+      : host_(host),
+        control_(journal::own_control(host)),
+        repetition_(repetition),
+        taking_(taking) {}
 
   // Whether nonblocking operations are outstanding.
   bool any() const { return outstanding_.any(); }
@@ -32,12 +36,15 @@ class Waits {
   }
   void end() { awaited_.context = 0; }
 
-  // Advances nonblocking operations; called in a wait before anything else is looked at.
+  // Advances nonblocking operations; called in a wait before anything else is looked at. A rank
+  // that waits makes an image that is wanted at once, although it takes nothing yet.
   void advance(bool thorough) {
     if (outstanding_.any()) [[unlikely]]
       advance_all(thorough);
-    if (thorough && repetition_.open()) [[unlikely]]
+    if (!thorough) return;
+    if (repetition_.open()) [[unlikely]]
       repetition_.look_in_wait();
+    taking_.before();
   }
 
  private:
@@ -63,6 +70,7 @@ class Waits {
   H& host_;
   journal::RankControl* const control_;
   Repetition<H>& repetition_;
+  Taking& taking_;
   Outstanding outstanding_;
   Standing awaited_;
 };

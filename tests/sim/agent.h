@@ -139,6 +139,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   }                                                                           // done by publish()
   void act(std::uint32_t, const launcher::AgentAction::RingAll&) override {}  // done by ring_next()
   void act(std::uint32_t rank, const launcher::AgentAction::Admit&) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::WantSet& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Want& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Keep& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::EndImage& action) override;

@@ -73,6 +73,14 @@ void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnde
 
 // The following actions check rules of the snapshots that hold whatever the core decides.
 
+// Now and then the ranks that sleep are not rung: they find the set when they take something.
+void Agent::act(std::uint32_t, const AgentAction::WantSet& a) {
+  journal::header_of(base_)->set_wanted.store(journal::kAgentStores, journal::Step::kNotice,
+                                              a.number);
+  if (simulation_->random().one_in(4)) return;
+  for (std::uint32_t r = 0; r < options_.ranks(); ++r) simulation_->wake(r);
+}
+
 void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
   journal::control_of(base_, rank)
       ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number);

@@ -42,6 +42,9 @@ class ActionText : public AgentDriver {
   void act(std::uint32_t r, const A::PublishDeath&) override { line("publish death", r); }
   void act(std::uint32_t, const A::RingAll&) override { line("ring all"); }
   void act(std::uint32_t r, const A::Admit&) override { line("admit", r); }
+  void act(std::uint32_t, const A::WantSet& a) override {
+    line("want set " + std::to_string(a.number));
+  }
   void act(std::uint32_t r, const A::Want& a) override {
     line("want image " + std::to_string(a.number) + " of", r,
          a.at_checkpoint ? " at a checkpoint" : "");

@@ -71,6 +71,7 @@ class Agent : private AgentDriver {
   void act(std::uint32_t rank, const Do::Admit&) override {
     journal::admit(segment_.base(), rank, core_.incarnation(rank));
   }
+  void act(std::uint32_t, const Do::WantSet& a) override { snapshots_.want_set(a); }
   void act(std::uint32_t rank, const Do::Want& a) override { snapshots_.want(rank, a); }
   void act(std::uint32_t rank, const Do::Keep& a) override;
   void act(std::uint32_t, const Do::EndImage& a) override { written_sets_.end_image(a); }

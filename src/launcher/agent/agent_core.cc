@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/base/invariant.h"
@@ -251,25 +252,41 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
 
 std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
+  if (stopping_) return {};
+  std::uint64_t number = 0;
+  bool all = round != SnapshotRound::kAtCheckpoint;
+  for (const auto& [i, r] : ranks_) {
+    number = std::max(number, r.wanted + 1);
+    all &= is_to_be_asked(i, round) && !is_asked_again(r, round);
+  }
+  if (all) act(local_.front(), Do::WantSet{number});
   for (auto& [i, r] : ranks_) {
-    if (stopping_) break;
-    const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
-    if (running(i) && r.initialized && !finalized) want(i, round);
+    if (is_to_be_asked(i, round)) want(i, round, number);
     if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
   }
   return std::move(actions_);
 }
 
-// REQUIRES that the rank can make one now.
-void AgentCore::want(std::uint32_t rank, SnapshotRound round) {
-  Rank& r = ranks_[rank];
-  const bool at_checkpoint = round == SnapshotRound::kAtCheckpoint;
-  const bool repeat =
-      r.in_flight && r.marked && !at_checkpoint && holds(ImageRule::kRepeatUnmarked);
-  if (r.in_flight && !repeat && holds(ImageRule::kOneInFlight)) return;
+bool AgentCore::is_to_be_asked(std::uint32_t rank, SnapshotRound round) const {
+  const Rank& r = ranks_.at(rank);
+  const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
+  if (!running(rank) || !r.initialized || finalized) return false;
+  if (r.in_flight && !is_asked_again(r, round) && holds(ImageRule::kOneInFlight)) return false;
   const bool heeds_period = round == SnapshotRound::kPeriodEnds || !holds(ImageRule::kAgainAtOnce);
-  if (heeds_period && made_at_checkpoint(r) && holds(ImageRule::kOnceAPeriod)) return;
-  if (!repeat || !holds(ImageRule::kSameNumber)) ++r.wanted;
+  return !heeds_period || !made_at_checkpoint(r) || !holds(ImageRule::kOnceAPeriod);
+}
+
+// Whether the rank was asked for an image at a checkpoint, and is now asked for it at once.
+bool AgentCore::is_asked_again(const Rank& r, SnapshotRound round) const {
+  return r.in_flight && r.marked && round != SnapshotRound::kAtCheckpoint &&
+         holds(ImageRule::kRepeatUnmarked);
+}
+
+// REQUIRES is_to_be_asked(). `number`: of the image, unless the rank was asked for one already.
+void AgentCore::want(std::uint32_t rank, SnapshotRound round, std::uint64_t number) {
+  Rank& r = ranks_.at(rank);
+  const bool at_checkpoint = round == SnapshotRound::kAtCheckpoint;
+  if (!is_asked_again(r, round) || !holds(ImageRule::kSameNumber)) r.wanted = number;
   r.in_flight = true;
   r.marked = at_checkpoint || (r.marked && !holds(ImageRule::kRepeatOnce));
   if (at_checkpoint) r.at_half = r.wanted;

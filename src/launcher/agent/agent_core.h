@@ -135,7 +135,8 @@ class AgentCore {
   std::vector<AgentAction> stop();      // SIGTERM to all ranks
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
-  // Requests a snapshot of every rank that can make one now and that the round includes.
+  // Requests a snapshot of every rank that can make one now and that the round includes. If these
+  // are all ranks, the snapshots form a set.
   std::vector<AgentAction> want_snapshots(SnapshotRound round);
   // Returns whether each rank has kept the image that it was asked for at a checkpoint in this
   // period.
@@ -247,7 +248,9 @@ class AgentCore {
   bool made_at_checkpoint(const Rank& rank) const {
     return rank.at_half != 0 && rank.image.pid != 0 && rank.image.number == rank.at_half;
   }
-  void want(std::uint32_t rank, SnapshotRound round);
+  bool is_to_be_asked(std::uint32_t rank, SnapshotRound round) const;
+  bool is_asked_again(const Rank& rank, SnapshotRound round) const;
+  void want(std::uint32_t rank, SnapshotRound round, std::uint64_t number);
   void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);
   bool holds(ImageRule rule) const { return rule != left_out_; }
   bool holds(WrapperRule rule) const { return rule != wrapper_left_out_; }

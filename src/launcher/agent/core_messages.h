@@ -115,6 +115,10 @@ struct AgentAction {
   struct PublishDeath {};  // write the death of the rank to the segment
   struct RingAll {};       // wake all ranks of the segment
   struct Admit {};         // write the rank's next incarnation to the segment
+  // Images of all ranks are going to be requested, all by this number. The ranks that wait look.
+  struct WantSet {
+    std::uint64_t number;
+  };
   // Request an image of the rank.
   struct Want {
     std::uint64_t number;
@@ -177,8 +181,8 @@ struct AgentAction {
 
   std::uint32_t rank;
   std::variant<Spawn, Welcome, Refuse, Terminate, KillTree, AwaitOutput, Drain, Read, PublishDeath,
-               RingAll, Admit, Want, Keep, EndImage, AskImages, Wake, Restore, Adopt, Move, Release,
-               KillWrapper, EndKeeper, Notice, Lost, ReportEnded>
+               RingAll, Admit, WantSet, Want, Keep, EndImage, AskImages, Wake, Restore, Adopt, Move,
+               Release, KillWrapper, EndKeeper, Notice, Lost, ReportEnded>
       what;
 };
 
@@ -207,6 +211,7 @@ class AgentDriver {
   virtual void act(std::uint32_t rank, const AgentAction::PublishDeath&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::RingAll&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Admit&) = 0;
+  virtual void act(std::uint32_t rank, const AgentAction::WantSet&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Want&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Keep&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::EndImage&) = 0;

@@ -142,6 +142,7 @@ void RankStarts::resume(const ImageSet& set) {
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
     segment_.control(r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
                                                number);
+    segment_.header()->set_wanted.store(journal::kAgentStores, journal::Step::kNotice, number);
   }
 }
 

@@ -19,6 +19,12 @@ void SnapshotDriver::stop() {
   timer_.clear();
 }
 
+void SnapshotDriver::want_set(const AgentAction::WantSet& a) {
+  segment_.header()->set_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number,
+                                      std::memory_order_seq_cst);
+  segment_.ring_all();
+}
+
 void SnapshotDriver::want(std::uint32_t rank, const AgentAction::Want& a) {
   segment_.control(rank)->snapshot_wanted.store(
       journal::kAgentStores, journal::Step::kNotice,
@@ -134,6 +140,7 @@ void SnapshotDriver::image_killed(std::uint32_t rank) {
 
 void SnapshotDriver::not_frozen(std::uint32_t rank, const wire::Message& message) {
   const std::string reason = text_of(message);
+  if (reason.empty()) return;  // only this one could not be made
   if (reported_rank_[rank]) return;
   reported_rank_[rank] = true;
   if (!reported_reasons_.insert(reason).second) return;

@@ -37,8 +37,9 @@ class SnapshotDriver {
   void start();
   // Requests no more images.
   void stop();
-  // Actions of the core: passes a request to the rank; makes its image the one that is kept; makes
-  // the next round come soon.
+  // Actions of the core: announces a set to all ranks; passes a request to the rank; makes its
+  // image the one that is kept; makes the next round come soon.
+  void want_set(const AgentAction::WantSet& action);
   void want(std::uint32_t rank, const AgentAction::Want& action);
   void keep(std::uint32_t rank, const AgentAction::Keep& action);
   void ask();
