@@ -44,7 +44,8 @@ void for_each_context(std::byte* base, std::uint32_t world_rank, Visit&& visit) 
   for (std::uint32_t k = 0; k < all.tables.load(std::memory_order_acquire); ++k) {
     const auto* table = reinterpret_cast<const ContextEntry*>(base + all.at[k]);
     for (std::uint64_t i = 0; i < std::uint64_t{kFirstTableEntries} << k; ++i) {
-      if (table[i].context.load(std::memory_order_acquire) == 0) continue;
+      const std::uint64_t context = table[i].context.load(std::memory_order_acquire);
+      if (context == 0 || context == kForgottenContext) continue;
       const Offset at = table[i].block.load(std::memory_order_acquire);
       if (at != kReclaimed) visit(*reinterpret_cast<const ContextBlock*>(base + at));
     }

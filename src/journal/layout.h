@@ -398,6 +398,9 @@ struct ContextEntry {
   OwnerWord<Offset> block;           // kReclaimed: it is past
 };
 inline constexpr Offset kReclaimed = 1;
+// In the place of a context that was made in what all ranks have gone back behind. The same id may
+// come again, with other members.
+inline constexpr std::uint64_t kForgottenContext = ~std::uint64_t{0};
 struct ContextTables {
   OwnerWord<std::uint32_t> tables;  // of them in use
   std::uint64_t entries;            // in the newest; the owner's
@@ -478,6 +481,9 @@ struct Marks {
 struct Image {
   Marks marks;
   std::uint64_t version;  // of the execution then: checkpoints made
+  // As in RankControl, then.
+  std::uint64_t prepared;
+  std::uint64_t written_versions;
 };
 
 // Why no process can begin at a version.
@@ -623,6 +629,8 @@ void let_recycle(std::byte* base);
 // The agent's steps between a death and the next incarnation, in the order of the protocol: publish
 // the epoch, ring all ranks (done by the caller), admit the new incarnation.
 void publish_death(std::byte* base, std::uint32_t rank);  // epoch + 1; death_epoch[rank] = epoch
+// The same for all ranks at once, with one epoch.
+void publish_all_deaths(std::byte* base);
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation);
 
 }  // namespace rejoin::journal

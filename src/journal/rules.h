@@ -27,6 +27,7 @@ enum class Rule : std::uint8_t {
   kRecordBeforeReturn,          // Must 2
   kFreshExtent,                 // Must 5: every sliced attempt takes a fresh extent
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails
+  kTruncateBehindAllMarks,      // and marks
   kTruncateMessagesByReceiver,  // Must 6
   kTruncateMessagesBySender,    // Must 6: what its sender may send again is compared
   kCompareContribution,         // with what a former incarnation has shown, without a record, too
@@ -59,11 +60,14 @@ enum class Rule : std::uint8_t {
   kPositionAtRest,          // a new incarnation ends a move of its position that a death cut short
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
+  kShowMatchesAgain,        // and shows again what it had matched before all went back
   kBindWoken,               // and what its posted receives of any source were given since
   kCursorOfRecords,         // an image holds operations that have no record of its rank
   kOwnRecordInWait,         // woken inside an operation, a rank looks for its own record first
   kAnswerInWait,            // woken inside a question, it is given the recorded answer
+  kForgetPlaces,            // and where the blocks of other members lie
   kLookAgainBehindImage,    // what is to be taken is looked for again behind an image
+  kImageBehindShown,        // no image is made before all that was shown is repeated,
   kImageWhenTold,           // nor while recorded outcomes of Test, Waitany or probes are replayed
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled
   kImageByNumber,        // marks are read from the slot with the number of the image that is kept

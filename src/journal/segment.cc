@@ -80,6 +80,15 @@ void publish_death(std::byte* base, std::uint32_t rank) {
   h->epoch.store(kAgentStores, Step::kDeath, epoch, std::memory_order_seq_cst);
 }
 
+void publish_all_deaths(std::byte* base) {
+  SegmentHeader* h = header_of(base);
+  const std::uint32_t epoch = h->epoch.load(std::memory_order_relaxed) + 1;
+  for (std::uint32_t r = 0; r < h->ranks; ++r) {
+    control_of(base, r)->death_epoch.store(kAgentStores, Step::kDeath, epoch);
+  }
+  h->epoch.store(kAgentStores, Step::kDeath, epoch, std::memory_order_seq_cst);
+}
+
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   RankControl* c = control_of(base, rank);
   const auto clear = [](auto& word) {

@@ -93,6 +93,18 @@ class Communicators {
     return c;
   }
 
+  // Reads again what was read of the segment: other ranks may have gone back, too, behind what this
+  // rank has seen of them.
+  void rebase(Comm<H>& c) {
+    c.records.rebase();
+    c.root_tail = c.least_tail = 0;
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      if (i != c.members.rank && !journal::breaks(host_, Rule::kForgetPlaces)) {
+        c.members.block[i] = nullptr;
+      }
+    }
+  }
+
   // Drops the private state; records and position stay for the others. `ordinal`: the program's.
   void free(Comm<H>* c, std::uint64_t ordinal) {
     c->members.mine->freed.store(host_, Step::kFreed, ordinal + 1);

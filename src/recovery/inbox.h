@@ -30,6 +30,7 @@ struct Arrived {
   journal::Message message;
   std::uint64_t index;     // in its channel
   std::uint32_t from;      // world rank
+  std::uint32_t by;        // matched_by() its receive, if that was shown to its sender; else 0
   Arrived* next;           // in a communicator's queue of unmatched messages, by arrival
   Arrived *older, *newer;  // among all of one sender's
 };
@@ -306,6 +307,7 @@ class Inbox {
       for (Receive* r = c->queues.posted; r != nullptr; r = r->next) bind(*r);
     }
     for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].incoming.rebase();
+    show_matches_again();
   }
 
  private:
@@ -355,7 +357,7 @@ class Inbox {
                      "the queue of unexpected messages has no more memory: post receives earlier, "
                      "or send fewer messages before they are received");
     }
-    *a = {m, index, from, nullptr, s.newest, nullptr};
+    *a = {m, index, from, 0, nullptr, s.newest, nullptr};
     (s.newest != nullptr ? s.newest->newer : s.oldest) = a;
     s.newest = a;
     Comm<H>* c = comms_.find(m.context);
@@ -413,7 +415,7 @@ class Inbox {
   // The sender goes on when it sees the match, so a later incarnation has to repeat it.
   void match_synchronous(const Receive& r, Arrived* a) {
     ++synchronous_;
-    const std::uint32_t by = journal::matched_by(r.number);
+    const std::uint32_t by = a->by = journal::matched_by(r.number);
     const std::uint32_t shown = peers_.matched(a->from, host_.rank(), a->index);
     if (shown != 0) {
       if (shown != by && !journal::breaks(host_, Rule::kCompareReceive)) report_other_receive(*a);
@@ -422,8 +424,21 @@ class Inbox {
     if (shown_synchronous() < synchronous_) {
       region_.head()->synchronous.store(host_, Step::kMatched, synchronous_);
     }
-    journal::show_match(host_, a->from, a->index, by);
-    journal::ring_sleepers(host_, &a->from, 1);
+    show_match(*a);
+  }
+  void show_match(const Arrived& a) {
+    journal::show_match(host_, a.from, a.index, a.by);
+    journal::ring_sleepers(host_, &a.from, 1);
+  }
+  // All ranks have gone back: what this rank had matched before, and has not received, is shown
+  // again.
+  void show_matches_again() {
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      for (const Arrived* a = senders_[r].oldest; a != nullptr; a = a->newer) {
+        const bool is_void = a->by != 0 && peers_.matched(r, host_.rank(), a->index) == 0;
+        if (is_void && !journal::breaks(host_, Rule::kShowMatchesAgain)) show_match(*a);
+      }
+    }
   }
 
   void report_other_receive(const Arrived& a) {

@@ -250,7 +250,7 @@ class BasicRank final : private Woken {
     calls_.rebase();
     inbox_.rebase();
     outbox_.rebase();
-    for (Comm* c = comms_.first(); c != nullptr; c = c->next) c->records.rebase();
+    for (Comm* c = comms_.first(); c != nullptr; c = c->next) comms_.rebase(*c);
   }
 
  private:

@@ -59,6 +59,12 @@ class Repetition {
     return !open_ || journal::breaks(host_, Rule::kNothingLeft) ||
            look().what == Left::What::kNothing;
   }
+  // Returns whether something is left, without taking in messages to find out: perhaps nothing is.
+  bool may_be_left() {
+    if (!open_) return false;
+    if (find(false).what == Left::What::kNothing) close();
+    return open_;
+  }
   // Looks during a wait, and shows the answer to the agent.
   void look_in_wait() {
     look();
@@ -81,7 +87,7 @@ class Repetition {
   Left look() {
     Left left;
     if (!open_) return left;
-    left = find();
+    left = find(true);
     if (left.what == Left::What::kNothing) close();
     return left;
   }
@@ -92,7 +98,7 @@ class Repetition {
 
   void show() { control_->repeating.store(host_, Step::kPosition, open_ ? 1 : 0); }
 
-  Left find() {
+  Left find(bool takes_in) {
     using What = Left::What;
     for (std::uint32_t to = 0; to < outbox_.ranks(); ++to) {
       const std::uint64_t left = outbox_.left_to_repeat(to);
@@ -106,7 +112,8 @@ class Repetition {
     if (execution_.loaded_version() == 0) operations += of_unknown_contexts();
     if (operations > 0) return {What::kOperations, operations, 0};
     // Which receive is given a message follows from what was posted, but only a look shows it.
-    if (inbox_.synchronous() < inbox_.shown_synchronous()) inbox_.poll_until_empty();
+    const bool unmatched = inbox_.synchronous() < inbox_.shown_synchronous();
+    if (unmatched && takes_in) inbox_.poll_until_empty();
     if (inbox_.synchronous() < inbox_.shown_synchronous()) {
       return {What::kSynchronous, inbox_.shown_synchronous() - inbox_.synchronous(), 0};
     }

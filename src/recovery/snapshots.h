@@ -121,6 +121,8 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     return repetition_.open() || outcomes_.has_more() || inbox_.has_more() ||
            inbox_.receives_again();
   }
+  // What a former incarnation has shown, without a record, is past, too.
+  bool has_more_shown() { return !breaks(Rule::kImageBehindShown) && repetition_.may_be_left(); }
   // Back-pressure: waits for the supervisor's order, at most about a second for each 64th of the
   // limit. Without it, ranks would exhaust the machine's memory while ftrun is stopped (SIGSTOP).
   void wait_for_word_if_growing() {
@@ -188,7 +190,7 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     // A rank can be live in one operation while outcomes of MPI_Test are still being replayed.
     const bool told = outcomes_.has_more() && !breaks(Rule::kImageWhenTold);
     const bool cancelled = inbox_.has_more() && !breaks(Rule::kImageWhenCancelled);
-    if (replaying || told || cancelled) return false;
+    if (replaying || told || cancelled || has_more_shown()) return false;
     if (peers_.goes_back_to() == journal::Return::kVersions) {
       settle(number);
       return true;
@@ -231,6 +233,8 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     // be freed behind the operation that this rank is inside of.
     slot.marks.ordinal = execution_.ordinal() + (place == Place::kEntry ? 1 : 0);
     slot.version = execution_.version();
+    slot.prepared = control_->prepared.load(std::memory_order_relaxed);
+    slot.written_versions = control_->written_versions.load(std::memory_order_relaxed);
     slot.marks.number.store(host_, Step::kCursors, number);
   }
 

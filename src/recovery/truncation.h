@@ -45,7 +45,8 @@ class Truncation final : public journal::ZoneLabels {
     comms_.reclaim();
   }
 
-  // A record is truncated when its owner's mark has passed it and every member has one.
+  // A record is truncated when the marks of all members have passed it: a member that goes back may
+  // have no other record to adopt.
   void truncate_records(Comm<H>& c) {
     // A process that begins at a version would ask for records of a late communicator again.
     const bool late = c.late && peers_.goes_back_to() == journal::Return::kVersions;
@@ -54,6 +55,9 @@ class Truncation final : public journal::ZoneLabels {
     for (std::uint32_t i = 0; i < c.members.size; ++i) {
       if (journal::breaks(host_, Rule::kTruncateBehindAllTails)) break;
       keep_from = std::min(keep_from, peers_.tail(c.members, i));
+      if (i == c.members.rank || journal::breaks(host_, Rule::kTruncateBehindAllMarks)) continue;
+      keep_from =
+          std::min(keep_from, journal::mark_of(host_, c.members.world[i], c.members.context));
     }
     c.records.truncate(keep_from);
   }

@@ -217,7 +217,7 @@ void Agent::read(const Coming& coming) {
   if (m.type == MessageType::kRegister || m.type == MessageType::kWoken) {
     return read_registration(coming);
   }
-  if (p.incarnation != supervisor_.incarnation(p.rank)) return;
+  if (p.incarnation != core_.incarnation(p.rank)) return;
   if (m.type == MessageType::kJournalStep) {
     journal::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
     return;
@@ -314,7 +314,7 @@ void Agent::act(std::uint32_t rank, const AgentAction::AwaitOutput&) {
 
 void Agent::act(std::uint32_t rank, const AgentAction::Admit&) {
   if (breaks(Mutant::kJournalLost)) simulation_->lose_journal(rank);
-  journal::admit(base_, rank, supervisor_.incarnation(rank));
+  journal::admit(base_, rank, core_.incarnation(rank));
 }
 
 bool Agent::carry_out_next(CoreAction& a) {
@@ -322,6 +322,12 @@ bool Agent::carry_out_next(CoreAction& a) {
   actions_.pop_front();
   if (const auto* respawn = std::get_if<CoreAction::Respawn>(&action.what)) {
     push_front(mutated(core_.respawn(respawn->rank, respawn->incarnation)));
+  } else if (const auto* back = std::get_if<CoreAction::RollBack>(&action.what)) {
+    if (core_.has_set()) {
+      push_front(core_.roll_back(back->incarnation));
+    } else {
+      happened(0, Event::NoSet{});
+    }
   } else if (std::holds_alternative<CoreAction::LetRecycle>(action.what)) {
     journal::let_recycle(base_);
   } else if (std::holds_alternative<CoreAction::Stop>(action.what)) {
@@ -388,7 +394,7 @@ bool Agent::ring_next() {
 
 void Agent::spawn(std::uint32_t rank) {
   Rank& r = ranks_[rank];
-  const std::uint32_t incarnation = supervisor_.incarnation(rank);
+  const std::uint32_t incarnation = core_.incarnation(rank);
   if (r.kept != kNone) simulation_->fail("S1: main is started, but it was truncated behind images");
   r.process = simulation_->start(rank, incarnation);
   r.dying = r.child_over = r.lost_unregistered = false;

@@ -141,6 +141,8 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   void act(std::uint32_t rank, const launcher::AgentAction::Admit&) override;
   void act(std::uint32_t rank, const launcher::AgentAction::WantSet& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Want& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::PutBack& action) override;
+  void act(std::uint32_t rank, const launcher::AgentAction::ReportBack& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::Keep& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::EndImage& action) override;
   void act(std::uint32_t, const launcher::AgentAction::AskImages&) override {}
@@ -166,7 +168,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   launcher::SnapshotRound next_round();
   std::uint64_t progress() const;
   void take_image_coming(const Coming& coming);
-  void make_clone(std::uint32_t image);
+  void make_clone(std::uint32_t image, std::uint64_t incarnation);
   void read_forked(std::uint32_t process);
   void read_image_end(std::uint32_t image);
   std::uint32_t image_of(int connection) const;

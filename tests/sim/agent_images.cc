@@ -3,15 +3,17 @@
 #include <utility>
 
 #include "agent.h"
+#include "journal/put_back.h"
 
 namespace rejoin::sim {
 
 using launcher::AgentAction;
 using launcher::AgentEvent;
 using launcher::Event;
+using wire::MessageType;
 
 void Agent::take_image_coming(const Coming& coming) {
-  if (coming.kind == Coming::Kind::kClones) return make_clone(coming.process);
+  if (coming.kind == Coming::Kind::kClones) return make_clone(coming.process, coming.message.value);
   if (coming.kind == Coming::Kind::kForked) return read_forked(coming.process);
   if (coming.kind == Coming::Kind::kImageEnded) return read_image_end(coming.process);
   // An image that has ended cannot register any more.
@@ -55,7 +57,7 @@ void Agent::read_image_end(std::uint32_t image) {
     if (kept && core_.waking(ended.rank)) probes_.hit(Probe::kImageDiedWaking);
     ranks_[ended.rank].lost_image = true;
     // An image of a later incarnation may have been made for a request to its predecessor.
-    const bool wanted = ended.incarnation == 0 && supervisor_.incarnation(ended.rank) == 0;
+    const bool wanted = ended.incarnation == 0 && core_.incarnation(ended.rank) == 0;
     if (wanted && !ended.registered) ranks_[ended.rank].lost_unregistered = true;
   }
   queue_.push_back(AgentEvent{ended.rank, simulation_->time(),
@@ -87,11 +89,21 @@ void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
   journal::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
 }
 
+void Agent::act(std::uint32_t, const AgentAction::PutBack& a) {
+  journal::put_back(base_, a.set);
+  simulation_->note_agent(0, "all ranks go back");
+  probes_.hit(Probe::kWentBack);
+}
+
+void Agent::act(std::uint32_t, const AgentAction::ReportBack& a) {
+  happened(0, Event::RolledBack{a.set, 0});
+}
+
 void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {
   const std::uint32_t kept = ranks_[rank].kept;
   const std::uint32_t image = image_of(a.connection);
   if (image == kNone) return simulation_->fail("S1: an image is kept that is not there yet");
-  if (images_[image].incarnation != supervisor_.incarnation(rank)) {
+  if (images_[image].incarnation != core_.incarnation(rank)) {
     return simulation_->fail("S1: an image of a former incarnation is kept");
   }
   if (kept != kNone && a.number <= images_[kept].number) {
@@ -139,13 +151,15 @@ std::uint32_t Agent::image_of(int connection) const {
 void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
   const std::uint32_t image = image_of(a.connection);
   if (image != ranks_[rank].kept) simulation_->fail("S1: an image is woken that is not kept");
-  images_[image].wanted_as = supervisor_.incarnation(rank);
-  expect({Coming::Kind::kClones, image, 0});
+  images_[image].wanted_as = core_.incarnation(rank);
+  expect({Coming::Kind::kClones, image, 0, {MessageType::kWake, 0, images_[image].wanted_as}});
 }
 
-void Agent::make_clone(std::uint32_t image) {
+void Agent::make_clone(std::uint32_t image, std::uint64_t incarnation) {
   if (!simulation_->has_image(image)) return;  // its end will be reported
   const Image& mould = images_[image];
+  // All ranks went back meanwhile. The clone of the former wake would be refused.
+  if (mould.wanted_as != incarnation) return;
   Rank& r = ranks_[mould.rank];
   r.process = simulation_->wake_image(image, mould.wanted_as);
   r.dying = r.child_over = r.lost_unregistered = false;

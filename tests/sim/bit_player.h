@@ -52,7 +52,7 @@ class BitPlayer {
                 std::uint64_t value);
   recovery::SentMessage post(std::uint32_t to, std::uint64_t value, bool synchronous);
 
-  static constexpr std::size_t kMostEvents = 160;
+  static constexpr std::size_t kMostEvents = 400;
   Job& job_;
   SimRank& rank_;
   SimRank::Comm* comm_;

@@ -69,9 +69,9 @@ void waits(BitPlayer& p) {
 }
 
 // All of the above together, while sums are outstanding.
-void all(BitPlayer& p) {
+void rounds(BitPlayer& p, std::uint32_t count) {
   const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
-  for (std::uint32_t i = 0; i < 4; ++i) {
+  for (std::uint32_t i = 0; i < count; ++i) {
     p.begin_sum(p.number(50) + p.state());
     const bool first = p.bit();
     if (first) p.send(next, p.state());
@@ -84,6 +84,14 @@ void all(BitPlayer& p) {
     p.broadcast(i % n, p.number(50) + p.state());
   }
   p.barrier();
+}
+void all(BitPlayer& p) { rounds(p, 4); }
+void all_longer(BitPlayer& p) { rounds(p, 12); }
+
+// The same as above, several times: sets are made in between.
+template <void (*body)(BitPlayer&)>
+void again(BitPlayer& p) {
+  for (int i = 0; i < 6; ++i) body(p);
 }
 
 }  // namespace
@@ -111,6 +119,21 @@ std::vector<World> bit_worlds() {
   add("bits-images-of-others", 3, messages);
   worlds.back().snapshot_every_turns = 40;
   worlds.back().unfrozen = 1;
+  // If a replay diverges, all ranks go back.
+  const auto add_back = [&](const char* name, std::uint32_t ranks, std::uint64_t every,
+                            void (*body)(BitPlayer&)) {
+    add(name, ranks, body);
+    worlds.back().snapshot_every_turns = every;
+    worlds.back().goes_back = true;
+  };
+  add_back("back-sums", 2, 25, again<sums>);
+  add_back("back-messages", 3, 40, again<messages>);
+  add_back("back-choice", 3, 30, again<choice>);
+  add_back("back-receives", 3, 30, again<receives>);
+  worlds.back().may_deadlock = true;
+  add_back("back-waits", 2, 25, again<waits>);
+  add_back("back-all", 3, 60, all_longer);
+  add_back("back-often", 3, 20, all_longer);
   return worlds;
 }
 

@@ -92,10 +92,13 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   job.programs = {{.ranks = world_.ranks}};
   job.max_restarts = plan.max_restarts;
   job.journal_limit_bytes = world_.journal_limit_bytes;
+  job.on_divergence =
+      world_.goes_back ? launcher::OnDivergence::kRollBack : launcher::OnDivergence::kStop;
   agent_.set_options(job, world_.snapshot_every_turns, world_.checkpoints, plan.left_out);
   SimOptions options = plan.options;
   options.unfrozen = world_.unfrozen;
-  options.refuses_images = !world_.never_full;
+  // Where all go back, most sets are complete.
+  options.refuses_images = !world_.never_full && (!world_.goes_back || options.seed % 4 == 0);
   options.ahead_bytes = world_.ahead_bytes;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);
   Result result;

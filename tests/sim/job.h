@@ -59,6 +59,8 @@ struct World {
   // The program is not deterministic: a replay may diverge, which ends the job, and nothing is
   // compared with a run without failures (history.h).
   bool bits = false;
+  // If a replay diverges, all ranks go back to their images.
+  bool goes_back = false;
   // Ranks have different collectives outstanding, so contributions are not tagged with their
   // attempts.
   bool untagged = false;

@@ -20,6 +20,7 @@ const char* name_of(Probe p) {
       "rung",
       "woken for nothing",
       "woken from an image",
+      "all went back to a set",
       "kept image died",
       "image died that was not kept",
       "image died while it was woken",

@@ -25,6 +25,7 @@ enum class Probe : std::uint8_t {
   kRung,             // a sleeping rank was rung
   kWokenForNothing,  // a rank woke without a ring
   kWoken,            // a dead rank went on from its image
+  kWentBack,         // all ranks went back to a set of images
   kImageDied,        // an image that was kept died
   kOtherImageDied,   // an image that was not kept died
   kImageDiedWaking,  // an image that had been woken died

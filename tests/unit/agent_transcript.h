@@ -49,6 +49,12 @@ class ActionText : public AgentDriver {
     line("want image " + std::to_string(a.number) + " of", r,
          a.at_checkpoint ? " at a checkpoint" : "");
   }
+  void act(std::uint32_t, const A::PutBack& a) override {
+    line("put back set " + std::to_string(a.set));
+  }
+  void act(std::uint32_t, const A::ReportBack& a) override {
+    line("report all ranks back at set " + std::to_string(a.set));
+  }
   void act(std::uint32_t r, const A::Keep& a) override {
     line("keep image " + std::to_string(a.number) + " of", r, pid_text(a.pid));
   }

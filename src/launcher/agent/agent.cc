@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "journal/put_back.h"
 #include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
@@ -76,6 +77,9 @@ void Agent::order(const Order& order) {
       outputs_.forget_late(order.respawn().rank());
       carry_out(core_.respawn(order.respawn().rank(), order.respawn().incarnation()));
       break;
+    case Order::kRollBack:
+      roll_back(order.roll_back());
+      break;
     case Order::kLetRecycle:
       segment_.let_recycle();
       break;
@@ -133,6 +137,25 @@ void Agent::stop() {
   protection_.stop();
   written_sets_.stop();
   carry_out(core_.stop());
+}
+
+// Several hosts would have to agree on a set.
+void Agent::roll_back(std::uint32_t incarnation) {
+  if (plan_.local.size() != plan_.ranks || segment_.recycles() || !core_.has_set()) {
+    return reporter_.happened(0, Event::NoSet{});
+  }
+  for (const std::uint32_t rank : plan_.local) outputs_.forget_late(rank);
+  carry_out(core_.roll_back(incarnation));
+}
+
+void Agent::act(std::uint32_t, const Do::PutBack& a) {
+  put_back_age_ns_ = segment_.age_of_set_ns(a.set);
+  journal::put_back(segment_.base(), a.set);
+  for (const std::uint32_t rank : plan_.local) outputs_.make_void(rank, a.set | wire::kMarkOfImage);
+}
+
+void Agent::act(std::uint32_t, const Do::ReportBack& a) {
+  reporter_.happened(0, Event::RolledBack{a.set, put_back_age_ns_});
 }
 
 void Agent::idle() {
@@ -266,6 +289,13 @@ RankOutputs::Calls Agent::output_calls() {
   calls.differs = [this](std::uint32_t rank, int stream) {
     reporter_.notice(rank, std::string("its replay wrote other bytes to ") + kStreamNames[stream] +
                                " than the first execution; they are discarded");
+  };
+  calls.is_void = [this](std::uint32_t rank, int stream, std::uint64_t lines) {
+    const std::string last =
+        lines == 1 ? "the last line" : "the last " + count_text(lines) + " lines";
+    reporter_.notice(
+        rank, last + " of its " + kStreamNames[stream] + (lines == 1 ? " is void" : " are void") +
+                  ", because all ranks have gone back; what it prints now comes instead");
   };
   calls.lost = [this](std::uint32_t rank, int error) {
     reporter_.notice(

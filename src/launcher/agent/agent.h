@@ -49,6 +49,7 @@ class Agent : private AgentDriver {
   void start();
   void start_ranks_from(std::size_t i);
   void stop();
+  void roll_back(std::uint32_t incarnation);
   void finish();
   void keep_journal(Report::Finished& finished);
 
@@ -73,6 +74,8 @@ class Agent : private AgentDriver {
   }
   void act(std::uint32_t, const Do::WantSet& a) override { snapshots_.want_set(a); }
   void act(std::uint32_t rank, const Do::Want& a) override { snapshots_.want(rank, a); }
+  void act(std::uint32_t rank, const Do::PutBack& a) override;
+  void act(std::uint32_t rank, const Do::ReportBack& a) override;
   void act(std::uint32_t rank, const Do::Keep& a) override;
   void act(std::uint32_t, const Do::EndImage& a) override { written_sets_.end_image(a); }
   void act(std::uint32_t, const Do::AskImages&) override { snapshots_.ask(); }
@@ -130,6 +133,7 @@ class Agent : private AgentDriver {
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
   Loop::Timer look_timer_;
   std::uint64_t journal_peak_bytes_ = 0;  // as of the latest look
+  std::uint64_t put_back_age_ns_ = 0;     // age of the set that all ranks have gone back to last
   bool stopping_ = false;
   bool all_over_ = false;
 };

@@ -96,6 +96,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Spawned& e) {
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
   if (e.number == ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
+  if (is_pending_set(e.number)) keep_one_by_one();
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Forked& e) {
@@ -147,19 +148,103 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageRegisters& e) {
     return;
   }
   r.in_flight = false;
+  const Image image = {e.pid, e.number, e.connection};
+  if (!is_pending_set(e.number) || !holds(ImageRule::kKeepTogether)) {
+    replace(rank, image);
+    if (is_pending_set(e.number)) set_ = e.number;
+    return;
+  }
+  r.pending = image;
+  keep_set_if_complete();
+}
+
+// The image takes the place of the one that the rank kept before.
+void AgentCore::replace(std::uint32_t rank, const Image& image) {
+  Rank& r = ranks_.at(rank);
   const Image former = r.image;
   if (!holds(ImageRule::kKeepFirst)) end_image(rank);
-  if (former.pid == 0 || holds(ImageRule::kWakeKept)) {
-    r.image = Image{e.pid, e.number, e.connection};
-  }
-  keep(rank, e.number, e.pid, e.connection);
+  if (former.pid == 0 || holds(ImageRule::kWakeKept)) r.image = image;
+  keep(rank, image);
   if (former.pid == 0 || !holds(ImageRule::kKeepFirst)) return;
   act(rank, Do::EndImage{former.pid, former.connection});
 }
 
-void AgentCore::keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection) {
-  ranks_.at(rank).kept = number;
-  act(rank, Do::Keep{number, pid, connection});
+void AgentCore::keep(std::uint32_t rank, const Image& image) {
+  ranks_.at(rank).kept = image.number;
+  act(rank, Do::Keep{image.number, image.pid, image.connection});
+}
+
+// --- Sets
+
+void AgentCore::keep_set_if_complete() {
+  for (const auto& [i, r] : ranks_) {
+    if (r.pending.pid == 0) return;
+  }
+  set_ = std::exchange(pending_set_, 0);
+  for (auto& [i, r] : ranks_) replace(i, std::exchange(r.pending, Image{}));
+}
+
+// The set will not be complete: its images are of no use, because together they would be no state
+// of the job.
+void AgentCore::give_up_set() {
+  const std::uint64_t number = std::exchange(pending_set_, 0);
+  for (auto& [i, r] : ranks_) {
+    if (r.wanted == number) r.in_flight = false;
+    const Image image = std::exchange(r.pending, Image{});
+    if (image.pid != 0) act(i, Do::EndImage{image.pid, image.connection});
+  }
+}
+
+// A rank has no image of this set, but the others are protected by theirs. Those that have not
+// registered yet are kept when they do.
+void AgentCore::keep_one_by_one() {
+  pending_set_ = 0;
+  for (auto& [i, r] : ranks_) {
+    const Image image = std::exchange(r.pending, Image{});
+    if (image.pid != 0) replace(i, image);
+  }
+}
+
+bool AgentCore::has_set() const {
+  for (const auto& [i, r] : ranks_) {
+    if (set_ == 0 || r.image.pid == 0 || r.image.number != set_) return false;
+  }
+  return !stopping_;
+}
+
+std::vector<AgentAction> AgentCore::roll_back(std::uint32_t incarnation) {
+  actions_.clear();
+  back_as_ = incarnation;
+  give_up_set();
+  for (auto& [i, r] : ranks_) {
+    r.in_flight = false;
+    if (r.state == State::kWaking) {
+      enter(r, State::kEnded);  // a clone that comes now is of a former incarnation
+    } else if (r.state == State::kRunning || r.state == State::kLingering) {
+      enter(r, State::kDying);
+      r.cause = Cause{Cause::Kind::kSignal, SIGKILL};
+      act(i, Do::KillTree{});
+    }
+  }
+  put_back_if_all_ended();
+  return std::move(actions_);
+}
+
+// Whatever a process of a rank still wrote after the segment was put back would stay.
+void AgentCore::put_back_if_all_ended() {
+  for (const auto& [i, r] : ranks_) {
+    if (r.state != State::kEnded && holds(ImageRule::kKillAllFirst)) return;
+  }
+  const std::uint32_t incarnation = std::exchange(back_as_, 0);
+  act(local_.front(), Do::PutBack{set_});
+  act(local_.front(), Do::RingAll{});
+  act(local_.front(), Do::ReportBack{set_});
+  for (auto& [i, r] : ranks_) {
+    r.incarnation = incarnation;
+    r.wanted = std::max(r.wanted, set_);
+    act(i, Do::Admit{});
+  }
+  for (auto& [i, r] : ranks_) start_again(i);
 }
 
 void AgentCore::end_image(std::uint32_t rank) {
@@ -171,8 +256,11 @@ void AgentCore::end_image(std::uint32_t rank) {
 void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageEnded& e) {
   Rank& r = ranks_[rank];
   const bool kept = r.image.pid == e.pid;
+  const bool pending = r.pending.pid != 0 && r.pending.pid == e.pid;
   const bool coming = r.in_flight && e.number == r.wanted && holds(ImageRule::kEndedUnregistered);
-  if (!kept && !coming) return;
+  if (!kept && !coming && !pending) return;
+  if (pending) r.pending = {};
+  if (pending || (coming && is_pending_set(e.number))) keep_one_by_one();
   if (coming) r.in_flight = false;
   if (!stopping_ && holds(ImageRule::kAskAgain)) act(rank, Do::AskImages{});
   if (!kept) return;
@@ -252,14 +340,17 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
 
 std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
-  if (stopping_) return {};
+  if (stopping_ || pending_set_ != 0) return {};
   std::uint64_t number = 0;
   bool all = round != SnapshotRound::kAtCheckpoint;
   for (const auto& [i, r] : ranks_) {
     number = std::max(number, r.wanted + 1);
     all &= is_to_be_asked(i, round) && !is_asked_again(r, round);
   }
-  if (all) act(local_.front(), Do::WantSet{number});
+  if (all) {
+    pending_set_ = number;
+    act(local_.front(), Do::WantSet{number});
+  }
   for (auto& [i, r] : ranks_) {
     if (is_to_be_asked(i, round)) want(i, round, number);
     if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
@@ -292,7 +383,7 @@ void AgentCore::want(std::uint32_t rank, SnapshotRound round, std::uint64_t numb
   if (at_checkpoint) r.at_half = r.wanted;
   act(rank, Do::Want{r.wanted, at_checkpoint});
   if (!holds(ImageRule::kFormerUntilThen)) end_image(rank);
-  if (!holds(ImageRule::kKeepRegistered)) keep(rank, r.wanted, 0, -1);
+  if (!holds(ImageRule::kKeepRegistered)) keep(rank, Image{0, r.wanted, -1});
 }
 
 bool AgentCore::all_made_at_checkpoint() const {
@@ -304,6 +395,7 @@ bool AgentCore::all_made_at_checkpoint() const {
 
 std::vector<AgentAction> AgentCore::end_images() {
   actions_.clear();
+  give_up_set();
   for (auto& [i, r] : ranks_) {
     r.in_flight = false;
     end_image(i);
@@ -347,6 +439,8 @@ void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
   }
   r.cause = cause;
   r.ended_at_ns = now_ns_;
+  // Also if it ended well: it will make no image any more.
+  if (pending_set_ != 0 && holds(ImageRule::kGiveUpAtDeath)) give_up_set();
   // Uses the exit code by which a shell reports a command that was killed.
   const Cause killed_script = script_killed(r);
   if (cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
@@ -376,12 +470,15 @@ void AgentCore::report(std::uint32_t rank) {
   const bool well = r.state == State::kLingering;
   enter(r, State::kEnded);
   if (holds(ImageRule::kOfThisIncarnation)) r.in_flight = false;
+  if (r.pending.pid != 0) act(rank, Do::EndImage{r.pending.pid, r.pending.connection});
+  r.pending = {};
   const bool wrapped = r.wrapper.pid != 0 && holds(WrapperRule::kReadOn);
   if (wrapped) {
     act(rank, Do::Read{});
   } else {
     act(rank, Do::Drain{});
   }
+  if (back_as_ != 0) return put_back_if_all_ended();
   act(rank, Do::ReportEnded{r.cause, r.ended_at_ns});
   if (well && holds(ImageRule::kEndWithRank)) end_image(rank);
 }
@@ -428,6 +525,8 @@ void AgentCore::written(const ImageNumbers& numbers) {
 std::vector<AgentAction> AgentCore::stop() {
   actions_.clear();
   stopping_ = true;
+  back_as_ = 0;
+  give_up_set();
   for (auto& [i, r] : ranks_) {
     if (holds(ImageRule::kEndWithJob)) end_image(i);
     const bool restoring = r.state == State::kRestoring && holds(RestoreRule::kOverIfStopped);

@@ -22,6 +22,13 @@
 // An image is *kept* from the step in which it registers. In that step the previous image is ended
 // and the rank's low-water marks move (recovery/PROTOCOL.md, "Snapshots").
 //
+// Images of all ranks that were requested together, by one number, form a *set*: a consistent state
+// of the job. They are kept together, when the last one has registered; until then all ranks keep
+// the former set. If a rank dies before that, the images that have registered end. If a rank can
+// make no image, the others are kept one by one, and there is no set until the next one is
+// complete. While there is one, all ranks can go back to it: all of them are killed first, then the
+// segment is put back, and each one is started from its image.
+//
 // A rank may be started by a script that waits for it, its *wrapper*. Such a rank moves into a
 // clone before its first image is made, and the process that the wrapper waits for stays as the
 // *keeper*. Wrapper and keeper outlive deaths and restarts of the clone. When the rank has ended
@@ -69,6 +76,9 @@ enum class ImageRule : std::uint8_t {
   kOnceAPeriod,        // a rank that has made this period's image at a checkpoint is not asked for
                        // another
   kAgainAtOnce,        // but if the journal has grown or an image was lost
+  kKeepTogether,       // the images of a set are kept when the last one has registered
+  kGiveUpAtDeath,      // and none of them if a rank has died meanwhile
+  kKillAllFirst,       // the segment is put back only when no process of any rank is left
 };
 
 // The core's rules about wrappers.
@@ -136,11 +146,15 @@ class AgentCore {
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
   // Requests a snapshot of every rank that can make one now and that the round includes. If these
-  // are all ranks, the snapshots form a set.
+  // are all ranks, the snapshots form a set. Requests none while a set is being made.
   std::vector<AgentAction> want_snapshots(SnapshotRound round);
   // Returns whether each rank has kept the image that it was asked for at a checkpoint in this
   // period.
   bool all_made_at_checkpoint() const;
+  // Whether all ranks can go back to a set of images.
+  bool has_set() const;
+  // All ranks go back to it, as this incarnation. REQUIRES has_set().
+  std::vector<AgentAction> roll_back(std::uint32_t incarnation);
   // Ends all images: a death would end the job, so they are of no use.
   std::vector<AgentAction> end_images();
 
@@ -187,6 +201,7 @@ class AgentCore {
   struct OfRank {
     std::uint32_t incarnation = 0;
     Image image;
+    Image pending;  // of the set that is not complete yet
     Wrapper wrapper;
     std::uint64_t kept = 0;     // number of the newest kept image; 0: none, it restarts from main
     std::uint64_t written = 0;  // number of the newest that can be restored
@@ -251,7 +266,13 @@ class AgentCore {
   bool is_to_be_asked(std::uint32_t rank, SnapshotRound round) const;
   bool is_asked_again(const Rank& rank, SnapshotRound round) const;
   void want(std::uint32_t rank, SnapshotRound round, std::uint64_t number);
-  void keep(std::uint32_t rank, std::uint64_t number, std::int64_t pid, int connection);
+  void keep(std::uint32_t rank, const Image& image);
+  void replace(std::uint32_t rank, const Image& image);
+  bool is_pending_set(std::uint64_t number) const { return number != 0 && number == pending_set_; }
+  void keep_set_if_complete();
+  void give_up_set();
+  void keep_one_by_one();
+  void put_back_if_all_ended();
   bool holds(ImageRule rule) const { return rule != left_out_; }
   bool holds(WrapperRule rule) const { return rule != wrapper_left_out_; }
   bool holds(RestoreRule rule) const { return rule != restore_left_out_; }
@@ -263,7 +284,10 @@ class AgentCore {
   LocalRanks local_;
   std::map<std::uint32_t, Rank> ranks_;
   std::vector<AgentAction> actions_;
-  std::uint64_t now_ns_ = 0;  // of the newest event
+  std::uint64_t now_ns_ = 0;       // of the newest event
+  std::uint64_t set_ = 0;          // the newest that was complete
+  std::uint64_t pending_set_ = 0;  // that is being made; 0: none
+  std::uint32_t back_as_ = 0;      // all ranks are going back, as this incarnation; 0: they are not
   bool stopping_ = false;
   ImageRule left_out_ = ImageRule::kNone;
   WrapperRule wrapper_left_out_ = WrapperRule::kNone;

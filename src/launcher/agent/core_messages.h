@@ -124,6 +124,14 @@ struct AgentAction {
     std::uint64_t number;
     bool at_checkpoint;  // only at the rank's next checkpoint
   };
+  // Everything in the segment that is later than this set of images is void.
+  struct PutBack {
+    std::uint64_t set;
+  };
+  // Report to the supervisor that all ranks have gone back to this set. They have not begun to run.
+  struct ReportBack {
+    std::uint64_t set;
+  };
   // The image has registered: its cursors become the rank's low-water marks.
   struct Keep {
     std::uint64_t number;
@@ -181,8 +189,8 @@ struct AgentAction {
 
   std::uint32_t rank;
   std::variant<Spawn, Welcome, Refuse, Terminate, KillTree, AwaitOutput, Drain, Read, PublishDeath,
-               RingAll, Admit, WantSet, Want, Keep, EndImage, AskImages, Wake, Restore, Adopt, Move,
-               Release, KillWrapper, EndKeeper, Notice, Lost, ReportEnded>
+               RingAll, Admit, WantSet, Want, PutBack, ReportBack, Keep, EndImage, AskImages, Wake,
+               Restore, Adopt, Move, Release, KillWrapper, EndKeeper, Notice, Lost, ReportEnded>
       what;
 };
 
@@ -213,6 +221,8 @@ class AgentDriver {
   virtual void act(std::uint32_t rank, const AgentAction::Admit&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::WantSet&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Want&) = 0;
+  virtual void act(std::uint32_t rank, const AgentAction::PutBack&) = 0;
+  virtual void act(std::uint32_t rank, const AgentAction::ReportBack&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Keep&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::EndImage&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::AskImages&) = 0;

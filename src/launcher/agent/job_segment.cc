@@ -83,7 +83,7 @@ int back_front(int file, std::uint32_t ranks, std::uint64_t limit_bytes) {
 // Writes the options that ranks read and that a resumed job may change.
 void write_options(journal::SegmentHeader* header, const RunOptions& options) {
   const bool writes = !options.checkpoint_directory.empty();
-  header->stop_on_divergence = options.stop_on_divergence;
+  header->stop_on_divergence = options.on_divergence != OnDivergence::kWarn;
   header->log_ops = options.log_ops;
   header->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
   header->tell_committed = writes || !options.events_path.empty();
@@ -275,6 +275,19 @@ std::uint32_t JobSegment::next_incarnation() const {
 bool JobSegment::would_replay_threads(std::uint32_t rank) const {
   const journal::RankControl* c = control(rank);
   return c->kept_image.load() < c->several_threads_before.load();
+}
+
+std::uint64_t JobSegment::age_of_set_ns(std::uint64_t set) const {
+  timespec t = {};
+  clock_gettime(CLOCK_REALTIME, &t);
+  const auto now_ns =
+      static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  std::uint64_t oldest_ns = now_ns;
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    const journal::Image* image = journal::find_image(base_, r, set);
+    if (image != nullptr) oldest_ns = std::min(oldest_ns, image->marks.made_wall_ns);
+  }
+  return now_ns - oldest_ns;
 }
 
 std::vector<SegmentPiece> JobSegment::populated() const {

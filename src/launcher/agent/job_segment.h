@@ -113,6 +113,8 @@ class JobSegment {
   // Returns whether a replay of the rank, from its newest image or from main, would include MPI
   // calls of several threads. The order of such calls is not recorded.
   bool would_replay_threads(std::uint32_t rank) const;
+  // How long ago the oldest image of this set was made. REQUIRES that the set is kept.
+  std::uint64_t age_of_set_ns(std::uint64_t set) const;
   // A module of a rank's call sites; nullptr if there is no such entry.
   const journal::ModuleEntry* module(std::uint32_t rank, std::uint32_t index) const;
 

@@ -20,7 +20,7 @@ bool RankStarts::refuses_program(std::uint32_t rank) {
   const std::string what = plan_.options.program_of(rank).command[0] +
                            " has been replaced since the job began, and rank " +
                            std::to_string(rank) + " would have to run the new file from main";
-  if (!plan_.options.stop_on_divergence) {
+  if (plan_.options.on_divergence == OnDivergence::kWarn) {
     reporter_.tell(what + ": its replay may differ from the first execution");
     return false;
   }

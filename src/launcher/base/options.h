@@ -47,6 +47,13 @@ struct SnapshotOptions {
   bool on() const { return when != When::kOff; }
 };
 
+// What is done when the replay of a rank differs from the first execution.
+enum class OnDivergence : std::uint8_t {
+  kRollBack,  // all ranks go back to a set of images; if there is none, the job ends
+  kStop,      // the job ends
+  kWarn,      // the job goes on with what was recorded
+};
+
 struct RunOptions {
   std::vector<ProgramOptions> programs;  // never empty; ranks are numbered in their order
   OutputOptions output;
@@ -59,7 +66,7 @@ struct RunOptions {
 
   std::uint32_t max_restarts = 4;  // of one rank
   bool restart = true;
-  bool stop_on_divergence = true;
+  OnDivergence on_divergence = OnDivergence::kRollBack;
   bool log_ops = false;
   bool libc_recording = true;
   std::string journal_directory;          // empty: memory

@@ -128,6 +128,8 @@ struct Summary {
   std::uint32_t restarts = 0;
   std::array<std::uint32_t, RecoveryPoint::kKinds> returns = {};  // by kind
   std::uint64_t lost_ns = 0;     // time in which at least one rank was away
+  std::uint32_t rollbacks = 0;   // all ranks have gone back
+  std::uint64_t undone_ns = 0;   // by that, of all ranks together
   std::uint64_t longest_ns = 0;  // longest time that one rank was away
   std::uint32_t longest_rank = 0;
   Totals totals;
@@ -171,6 +173,8 @@ struct Record {
   std::optional<std::uint64_t> checkpoint = {};  // its number
   std::optional<std::uint64_t> bytes = {};       // of files
   std::uint64_t written_ns = 0;                  // with `bytes`: how long that took
+  std::optional<std::uint64_t> set = {};         // that all ranks have gone back to
+  std::uint64_t age_ns = 0;                      // with `set`: how old it was
   std::optional<std::uint64_t> stopped_ns = {};  // how long all ranks were stopped
 };
 

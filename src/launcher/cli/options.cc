@@ -366,9 +366,10 @@ Result<Command> finish(Raw& raw) {
                  " and --cpus-per-rank both set the processors of ranks; give only one of them");
   }
   if (const auto error = finish_output(raw, o)) return *error;
-  const auto divergence = parse_choice("--on-divergence", raw.on_divergence, {"stop", "warn"});
+  const auto divergence =
+      parse_choice("--on-divergence", raw.on_divergence, {"rollback", "stop", "warn"});
   if (!divergence.ok()) return divergence.error();
-  o.stop_on_divergence = divergence.value() == 0;
+  o.on_divergence = static_cast<OnDivergence>(divergence.value());
   const auto libc_recording = parse_choice("--libc-recording", raw.libc_recording, {"on", "off"});
   if (!libc_recording.ok()) return libc_recording.error();
   o.libc_recording = libc_recording.value() == 0;

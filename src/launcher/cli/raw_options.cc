@@ -97,8 +97,9 @@ void describe_deaths(CLI::App& app, Raw& raw) {
   app.add_flag("--no-restart", raw.no_restart, "end the job when a rank dies, as mpirun does");
   app.add_option("--on-divergence", raw.on_divergence,
                  "if a replay is found to differ from the first execution:\n"
-                 "stop the job (default), or warn and go on with the\n"
-                 "recorded results")
+                 "rollback (default): all ranks go back to their snapshots;\n"
+                 "stop the job; or warn, and go on with the recorded\n"
+                 "results")
       ->type_name("WHAT");
   app.add_option("--libc-recording", raw.libc_recording,
                  "on (default) or off: record file checks, times, random\n"

@@ -35,7 +35,7 @@ struct Raw {
   std::string images_every;
   std::string snapshots = "auto";
   std::string snapshot_every;
-  std::string on_divergence = "stop";
+  std::string on_divergence = "rollback";
   std::string libc_recording = "on";
   std::string binding = "auto";
   std::string output_directory;

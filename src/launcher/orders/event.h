@@ -58,6 +58,17 @@ struct Event {
   struct Diverged {
     std::string how;
   };
+  // --- About the job, answers to an order to go back.
+
+  // All ranks have gone back to a set of images, and are about to run.
+  struct RolledBack {
+    std::uint64_t set;     // its number
+    std::uint64_t age_ns;  // since its oldest image was made
+  };
+  struct NoSet {};  // there is no set of images of all ranks
+
+  // --- About the rank again.
+
   struct JournalFull {};  // and the rank has nothing to repeat from it
   struct Notice {
     std::string text;
@@ -120,9 +131,9 @@ struct Event {
   std::uint64_t at_ns;  // since the job's start. Ended: when the end was seen
   std::uint32_t rank;   // that it is about; 0 if it is about the job
   std::variant<Started, SpawnFailed, Registered, Initialized, Live, Finalized, Ended, Aborted, Lost,
-               Diverged, JournalFull, Notice, CatchingUp, ForeignMpi, Unfired, ImagesWritten,
-               Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted, OutputLost, AllOver,
-               AgentLost>
+               Diverged, RolledBack, NoSet, JournalFull, Notice, CatchingUp, ForeignMpi, Unfired,
+               ImagesWritten, Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted,
+               OutputLost, AllOver, AgentLost>
       what;
   // Deaths that the agent of its host had published by then. 0: it comes from no agent.
   std::uint32_t epoch = 0;

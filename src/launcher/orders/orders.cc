@@ -112,6 +112,11 @@ void put(Happened& h, const Event::Aborted& e) {
 }
 void put(Happened& h, const Event::Lost& e) { h.set_lost(e.why); }
 void put(Happened& h, const Event::Diverged& e) { h.set_diverged(e.how); }
+void put(Happened& h, const Event::RolledBack& e) {
+  h.mutable_rolled_back()->set_set(e.set);
+  h.mutable_rolled_back()->set_age_ns(e.age_ns);
+}
+void put(Happened& h, const Event::NoSet&) { h.mutable_no_set(); }
 void put(Happened& h, const Event::JournalFull&) { h.mutable_journal_full(); }
 void put(Happened& h, const Event::Notice& e) {
   h.mutable_notice()->set_text(e.text);
@@ -139,6 +144,10 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
   switch (h.what_case()) {
     case Happened::kStarted:
       return Event::Started{h.started().pid()};
+    case Happened::kRolledBack:
+      return Event::RolledBack{h.rolled_back().set(), h.rolled_back().age_ns()};
+    case Happened::kNoSet:
+      return Event::NoSet{};
     case Happened::kSpawnFailed:
       return Event::SpawnFailed{h.spawn_failed().code(), h.spawn_failed().why()};
     case Happened::kRegistered:

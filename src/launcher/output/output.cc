@@ -10,6 +10,8 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::size_t kLongestLineBytes = 64 * 1024;
+// Of what was shown since the kept mark. What is longer is not compared when all ranks go back.
+constexpr std::size_t kMostRecentBytes = 4 << 20;
 
 }  // namespace
 
@@ -28,6 +30,7 @@ OutputStream::~OutputStream() = default;
 
 void OutputStream::feed(std::string_view bytes, std::string& show) {
   if (swallowing_) bytes = swallow(bytes);
+  if (!expected_.empty()) bytes = compare(bytes, show);
   if (bytes.empty()) return;
   const std::size_t newline = bytes.rfind('\n');
   const std::size_t whole = newline == std::string_view::npos ? 0 : newline + 1;
@@ -40,6 +43,8 @@ void OutputStream::feed(std::string_view bytes, std::string& show) {
 }
 
 void OutputStream::flush(std::string& show) {
+  if (!expected_.empty() && expected_.starts_with(unfinished_)) return;
+  lose_expected();
   emit(unfinished_, show);
   unfinished_.clear();
 }
@@ -65,7 +70,8 @@ void OutputStream::mark(std::uint64_t version, std::string& show) {
   if (marks_.size() == kMostMarks) {
     marks_.erase(marks_.begin() + (marks_.front().version == kept_ ? 1 : 0));
   }
-  marks_.push_back({version, shown_lines_, shown_of_line_bytes_, std::make_unique<Hash>(*shown_)});
+  marks_.push_back(
+      {version, shown_lines_, shown_of_line_bytes_, shown_bytes_, std::make_unique<Hash>(*shown_)});
 }
 
 void OutputStream::keep(std::uint64_t version) {
@@ -74,6 +80,64 @@ void OutputStream::keep(std::uint64_t version) {
   if (kept == marks_.end()) return;
   marks_.erase(marks_.begin(), kept);
   kept_ = version;
+  const std::uint64_t from = marks_.front().bytes;
+  recent_.erase(0, std::min<std::uint64_t>(from - std::min(from, recent_from_), recent_.size()));
+  recent_from_ = shown_bytes_ - recent_.size();
+}
+
+void OutputStream::go_back(std::uint64_t version) {
+  const auto m = std::find_if(marks_.begin(), marks_.end(),
+                              [version](const Mark& mark) { return mark.version == version; });
+  if (m == marks_.end()) return;
+  const bool whole = recent_from_ <= m->bytes;
+  expected_ = whole ? recent_.substr(m->bytes - recent_from_) : "";
+  void_lines_ = whole ? 0 : shown_lines_ - m->lines;
+  recent_.resize(whole ? m->bytes - recent_from_ : 0);
+  recent_from_ = m->bytes - recent_.size();
+  shown_bytes_ = m->bytes;
+  shown_lines_ = m->lines;
+  shown_of_line_bytes_ = m->of_line_bytes;
+  *shown_ = *m->printed;
+  unfinished_.clear();
+  swallowing_ = false;
+  marks_.erase(m + 1, marks_.end());
+}
+
+std::uint64_t OutputStream::take_void_lines(bool ended) {
+  if (ended) lose_expected();
+  return std::exchange(void_lines_, 0);
+}
+
+// What is still expected does not come again.
+void OutputStream::lose_expected() {
+  if (expected_.empty()) return;
+  void_lines_ += static_cast<std::uint64_t>(std::count(expected_.begin(), expected_.end(), '\n')) +
+                 (expected_.back() == '\n' ? 0 : 1);
+  expected_.clear();
+}
+
+// Suppresses whole lines that are expected. Returns what is to be shown; an unfinished line waits.
+std::string_view OutputStream::compare(std::string_view bytes, std::string& show) {
+  while (!expected_.empty() && !bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    unfinished_ += bytes.substr(0, newline == std::string_view::npos ? newline : newline + 1);
+    bytes.remove_prefix(newline == std::string_view::npos ? bytes.size() : newline + 1);
+    if (newline == std::string_view::npos) break;
+    const std::string line = std::exchange(unfinished_, {});
+    if (expected_.starts_with(line)) {
+      count(line);
+      expected_.erase(0, line.size());
+    } else if (line.starts_with(expected_)) {  // it was shown unfinished
+      const std::size_t shown = expected_.size();
+      count(std::string_view(line).substr(0, shown));
+      expected_.clear();
+      emit(std::string_view(line).substr(shown), show);
+    } else {
+      lose_expected();
+      emit(line, show);
+    }
+  }
+  return bytes;
 }
 
 void OutputStream::jump(std::uint64_t version) {
@@ -116,10 +180,13 @@ std::string_view OutputStream::swallow(std::string_view bytes) {
   return bytes;
 }
 
-void OutputStream::emit(std::string_view bytes, std::string& show) {
-  if (bytes.empty()) return;
+// These bytes are shown, or were shown before.
+void OutputStream::count(std::string_view bytes) {
   shown_->add(bytes);
-  if (keeps_raw_) raw_ += bytes;
+  shown_bytes_ += bytes.size();
+  if (kept_ != 0) recent_ += bytes;
+  if (recent_.size() > kMostRecentBytes) recent_.clear();
+  recent_from_ = shown_bytes_ - recent_.size();
   const std::size_t newline = bytes.rfind('\n');
   shown_lines_ += static_cast<std::uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'));
   if (newline == std::string_view::npos) {
@@ -127,6 +194,12 @@ void OutputStream::emit(std::string_view bytes, std::string& show) {
   } else {
     shown_of_line_bytes_ = bytes.size() - newline - 1;
   }
+}
+
+void OutputStream::emit(std::string_view bytes, std::string& show) {
+  if (bytes.empty()) return;
+  count(bytes);
+  if (keeps_raw_) raw_ += bytes;
   if (!tag_) {
     show += bytes;
     return;

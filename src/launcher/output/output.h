@@ -43,6 +43,14 @@ class OutputStream {
   // `version` was fed: what it prints next came after the mark. No effect without such a mark.
   void jump(std::uint64_t version);
 
+  // All ranks have gone back to `version`, and this rank may print something else from there on.
+  // What it prints again is suppressed while it is the same, line by line; from the first line that
+  // differs on, all is shown. No effect without such a mark.
+  void go_back(std::uint64_t version);
+  // Returns, once, how many lines that were shown are void by that: others come in their place.
+  // `ended`: the rank will print no more.
+  std::uint64_t take_void_lines(bool ended);
+
   // Another stream was shown after an unfinished line: the rest of that begins a new line.
   void interrupted() { at_line_start_ = true; }
 
@@ -64,10 +72,14 @@ class OutputStream {
     std::uint64_t version;
     std::uint64_t lines;
     std::uint64_t of_line_bytes;
+    std::uint64_t bytes;  // shown
     std::unique_ptr<Hash> printed;
   };
 
   std::string_view swallow(std::string_view bytes);
+  std::string_view compare(std::string_view bytes, std::string& show);
+  void lose_expected();
+  void count(std::string_view bytes);
   void emit(std::string_view bytes, std::string& show);
 
   Tag tag_;
@@ -76,6 +88,14 @@ class OutputStream {
   bool keeps_raw_ = false;
   std::string raw_;
 
+  // What was shown since the kept mark, and since how many bytes; and what is expected to come
+  // again.
+  std::string recent_;
+  std::uint64_t recent_from_ = 0;
+  std::string expected_;
+  std::uint64_t void_lines_ = 0;
+
+  std::uint64_t shown_bytes_ = 0;
   std::uint64_t shown_lines_ = 0;
   std::uint64_t shown_of_line_bytes_ = 0;  // of the unfinished line after shown_lines_
   std::uint64_t lines_to_swallow_ = 0;

@@ -92,6 +92,7 @@ bool RankOutputs::read(std::uint32_t rank, int s, bool to_the_end) {
     }
     if (!to_the_end) break;
   }
+  tell_void(rank, s, false);
   show(rank, s, std::move(shown));
   tell_difference(rank, s, false);
   if (!stream.lines.has_unfinished_line()) {
@@ -115,6 +116,7 @@ void RankOutputs::flush(std::uint32_t rank, int s) {
   std::string shown;
   at(rank, s).lines.flush(shown);
   at(rank, s).stale.clear();
+  tell_void(rank, s, false);
   show(rank, s, std::move(shown));
 }
 
@@ -175,6 +177,10 @@ void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
   for (int s = 0; s < 2; ++s) at(rank, s).lines.jump(value);
 }
 
+void RankOutputs::make_void(std::uint32_t rank, std::uint64_t value) {
+  for (int s = 0; s < 2; ++s) at(rank, s).lines.go_back(value);
+}
+
 void RankOutputs::hold(int to, bool hold) {
   for (int s = 0; s < 2; ++s) {
     if (s == to || options_.merged) hold_stream(s, hold);
@@ -209,6 +215,7 @@ void RankOutputs::finish(bool check) {
     show_late(r);
     for (int s = 0; s < 2; ++s) {
       flush(r, s);
+      tell_void(r, s, true);
       if (check) tell_difference(r, s, true);
     }
   }
@@ -216,6 +223,11 @@ void RankOutputs::finish(bool check) {
 
 void RankOutputs::tell_difference(std::uint32_t rank, int s, bool ended) {
   if (at(rank, s).lines.take_difference(ended)) calls_.differs(rank, s);
+}
+
+void RankOutputs::tell_void(std::uint32_t rank, int s, bool ended) {
+  const std::uint64_t lines = at(rank, s).lines.take_void_lines(ended);
+  if (lines != 0) calls_.is_void(rank, s, lines);
 }
 
 // With tags, a line never begins inside another rank's line. Files have no tags.

@@ -27,6 +27,9 @@ class RankOutputs {
     std::function<void(std::uint32_t rank)> ended;
     // The rank's replay printed something else than the first time, or less; once for each stream.
     std::function<void(std::uint32_t rank, int stream)> differs;
+    // All ranks have gone back, and the rank prints other lines than the last `lines` that it had
+    // printed; called before the first of them is shown.
+    std::function<void(std::uint32_t rank, int stream, std::uint64_t lines)> is_void;
     // The files of --output-filename cannot be written any more.
     std::function<void(std::uint32_t rank, int error)> lost;
   };
@@ -50,6 +53,8 @@ class RankOutputs {
   void keep(std::uint32_t rank, std::uint64_t value);
   // The pipes given to open() are of a woken image, which prints what comes after this mark.
   void jump(std::uint32_t rank, std::uint64_t value);
+  // All ranks have gone back to this mark. The pipes are opened, and jump() called, later.
+  void make_void(std::uint32_t rank, std::uint64_t value);
   // Stops reading this stream from ranks, because the job's reader is slow, or continues.
   void hold(int stream, bool hold);
   // Shows late output if the rank's end was no death, or drops it if the rank will print it again.
@@ -79,6 +84,7 @@ class RankOutputs {
   void flush(std::uint32_t rank, int stream);
   void hold_stream(int stream, bool hold);
   void tell_difference(std::uint32_t rank, int stream, bool ended);
+  void tell_void(std::uint32_t rank, int stream, bool ended);
   void check_ended(std::uint32_t rank, bool too_long);
   void show(std::uint32_t rank, int stream, std::string bytes);
   Stream& at(std::uint32_t rank, int stream) { return *ranks_[rank]->stream[stream]; }

@@ -66,6 +66,8 @@ void put_summary(Json& json, const Summary& s) {
   for (std::size_t i = 0; i < s.returns.size(); ++i) {
     returns[name_of(static_cast<RecoveryPoint::Kind>(i))] = s.returns[i];
   }
+  json["rollbacks"] = s.rollbacks;
+  json["undone_ms"] = milliseconds(s.undone_ns);
   json["lost_ms"] = milliseconds(s.lost_ns);
   json["longest_ms"] = milliseconds(s.longest_ns);
   json["longest_rank"] = s.longest_rank;
@@ -133,6 +135,8 @@ std::string to_json(const Record& r, double start_wall_s) {
   if (r.checkpoint) json["checkpoint"] = *r.checkpoint;
   if (r.bytes) json["bytes"] = *r.bytes;
   if (r.bytes) json["written_ms"] = milliseconds(r.written_ns);
+  if (r.set) json["set"] = *r.set;
+  if (r.set) json["age_ms"] = milliseconds(r.age_ns);
   if (r.stopped_ns) json["stopped_ms"] = milliseconds(*r.stopped_ns);
   if (!r.text.empty()) json["text"] = r.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

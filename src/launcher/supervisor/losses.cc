@@ -101,6 +101,13 @@ void Losses::is_back(std::uint32_t rank, std::uint64_t at_ns,
   if (--away_ == 0) sum_.lost_ns += at_ns - away_since_ns_;
 }
 
+void Losses::rolled_back(std::uint64_t at_ns, std::uint64_t by_ns) {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r)
+    is_back(r, at_ns, RecoveryPoint::Kind::kSnapshot);
+  ++sum_.rollbacks;
+  sum_.undone_ns += by_ns * ranks_.size();
+}
+
 void Losses::count(Summary& sum, std::uint32_t rank, std::uint64_t at_ns) const {
   const std::uint64_t ns = at_ns - ranks_[rank].since_ns;
   if (ns < sum.longest_ns) return;
@@ -127,6 +134,10 @@ std::vector<std::string> lines_of(const Summary& s) {
   if (s.restarts > 1) {
     first += ", " + duration_text(s.longest_ns) + " the longest (rank " +
              std::to_string(s.longest_rank) + ")";
+  }
+  if (s.rollbacks > 0) {
+    first += "; " + plural(s.rollbacks, "return") + " of all ranks (" + duration_text(s.undone_ns) +
+             " of their time undone)";
   }
   first += "; journal at most " + size_text(s.totals.journal_peak_bytes);
   if (s.totals.snapshots > 0) {

@@ -21,7 +21,10 @@ class Losses {
   void is_back(std::uint32_t rank, std::uint64_t at_ns,
                std::optional<RecoveryPoint::Kind> from = {});
 
-  bool any() const { return sum_.deaths > 0; }
+  // All ranks have gone back by that time.
+  void rolled_back(std::uint64_t at_ns, std::uint64_t by_ns);
+
+  bool any() const { return sum_.deaths > 0 || sum_.rollbacks > 0; }
   // REQUIRES any().
   Summary at_end(std::uint64_t at_ns, const Totals& totals) const;
 

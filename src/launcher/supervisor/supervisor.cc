@@ -205,6 +205,10 @@ void Supervisor::act(const Action::Respawn& a) {
   send(host_of(a.rank), std::move(order));
 }
 
+void Supervisor::act(const Action::RollBack& a) {
+  send_all([&](Order& order) { order.set_roll_back(a.incarnation); });
+}
+
 void Supervisor::act(const Action::LetRecycle&) {
   send_all([](Order& order) { order.mutable_let_recycle(); });
 }

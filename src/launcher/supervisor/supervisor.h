@@ -49,6 +49,7 @@ class Supervisor {
   void step(const Event& event);
   void step(decltype(Event::what) what);
   void act(const Action::Respawn& action);
+  void act(const Action::RollBack& action);
   void act(const Action::LetRecycle& action);
   void act(const Action::Stop& action);
   void act(const Action::KillNow&);

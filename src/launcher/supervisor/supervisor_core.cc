@@ -66,8 +66,23 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
   now_ns_ = e.at_ns;
   rank_ = e.rank;
   epoch_ = std::max(epoch_, e.epoch);
+  if (is_void(e)) return {};
   std::visit([this](const auto& what) { on(what); }, e.what);
   return std::move(actions_);
+}
+
+bool SupervisorCore::is_void(const Event& e) const {
+  if (goes_back_.empty() || stopping_) return false;
+  return std::holds_alternative<Event::Started>(e.what) ||
+         std::holds_alternative<Event::Registered>(e.what) ||
+         std::holds_alternative<Event::Initialized>(e.what) ||
+         std::holds_alternative<Event::Live>(e.what) ||
+         std::holds_alternative<Event::Finalized>(e.what) ||
+         std::holds_alternative<Event::Ended>(e.what) ||
+         std::holds_alternative<Event::Diverged>(e.what) ||
+         std::holds_alternative<Event::Deadlock>(e.what) ||
+         std::holds_alternative<Event::JournalFull>(e.what) ||
+         std::holds_alternative<Event::CatchingUp>(e.what);
 }
 
 bool SupervisorCore::may_enter(State to) const {
@@ -112,7 +127,7 @@ bool SupervisorCore::enter_as_sent(State to, const char* what) {
 void SupervisorCore::on(const Event::Started& e) {
   Rank& r = ranks_[rank_];
   r.pid = e.pid;
-  record_rank(restarts(r) == 0 ? "start" : "respawn").pid = e.pid;
+  record_rank(r.incarnation == beginning_.incarnation ? "start" : "respawn").pid = e.pid;
 }
 
 void SupervisorCore::on(const Event::SpawnFailed& e) {
@@ -149,8 +164,8 @@ void SupervisorCore::on(const Event::Timeout&) {
 
 void SupervisorCore::on(const Event::Deadlock& e) {
   if (stopping_) return;
-  act(Action::ReportPositions{});
   if (!e.diverged.empty()) return on(Event::Diverged{e.diverged});
+  act(Action::ReportPositions{});
   record_job("deadlock");
   stop(kExitFailure,
        "deadlock: every rank waits in the operation shown above, and no process is left that could "
@@ -236,6 +251,7 @@ void SupervisorCore::on_death(const Event::Ended& e) {
     return;
   }
   ++r.incarnation;
+  ++r.restarts;
   r.repeated = false;
   if (e.cause.oom) ++r.oom_deaths;
   if (e.cause.is_fault()) {
@@ -247,7 +263,7 @@ void SupervisorCore::on_death(const Event::Ended& e) {
   r.died_at_ns = r.started_at_ns = now_ns_;
   catching_up_.died(rank_, now_ns_, e.position);
   news(what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
-       std::to_string(restarts(r)) + " of " + std::to_string(options_.max_restarts) + ")");
+       std::to_string(r.restarts) + " of " + std::to_string(options_.max_restarts) + ")");
   tell_stack(r, e.fault, &SupervisorCore::news);
 }
 
@@ -279,8 +295,8 @@ std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) cons
            "use fewer ranks or more memory" +
            memory_text(e.cause);
   }
-  if (restarts(r) >= options_.max_restarts) {
-    return "it was started again " + times(restarts(r)) +
+  if (r.restarts >= options_.max_restarts) {
+    return "it was started again " + times(r.restarts) +
            " already, so the job ends (--max-restarts)";
   }
   return {};
@@ -405,8 +421,44 @@ void SupervisorCore::on(const Event::Interrupted& e) {
 }
 
 void SupervisorCore::on(const Event::Diverged& e) {
+  constexpr std::uint32_t kMostTimes = 3;
   record_rank("diverged").text = e.how;
-  stop(kExitFailure, e.how);
+  if (stopping_) return;
+  const bool again = times_to_it_ < kMostTimes;
+  if (options_.on_divergence != OnDivergence::kRollBack || !options_.restart || recycles_ ||
+      !again) {
+    return stop(kExitFailure, e.how);
+  }
+  goes_back_ = e.how;
+  std::uint32_t newest = 0;
+  for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
+  act(Action::RollBack{newest + 1});
+}
+
+void SupervisorCore::on(const Event::NoSet&) {
+  if (!goes_back_.empty()) stop(kExitFailure, std::exchange(goes_back_, {}));
+}
+
+void SupervisorCore::on(const Event::RolledBack& e) {
+  const std::string why = std::exchange(goes_back_, {});
+  times_to_it_ = e.set == went_back_to_ ? times_to_it_ + 1 : 1;
+  went_back_to_ = e.set;
+  std::uint32_t newest = 0;
+  for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
+  for (Rank& r : ranks_) {
+    r.state = State::kStarting;
+    r.incarnation = newest + 1;
+    r.coming_back = r.repeated = false;
+  }
+  for (std::uint32_t i = 0; i < ranks_.size(); ++i) catching_up_.is_back(i);
+  losses_.rolled_back(now_ns_, e.age_ns);
+  journal_full_ = false;
+  Record& line = record_job("rollback");
+  line.text = why;
+  line.set = e.set;
+  line.age_ns = e.age_ns;
+  news(why + "; all " + count_text(ranks_.size()) + " ranks go back " + duration_text(e.age_ns) +
+       ", to their snapshots of that time");
 }
 
 void SupervisorCore::on(const Event::Lost& e) {

@@ -18,6 +18,10 @@
 //     started again, unless --no-restart; the journal was full; it died again at the same place by
 //     the same fault (any exit before Finalize is one); the OOM killer killed it a second time; it
 //     used up --max-restarts; or its agent says that it is final
+//
+// If the replay of a rank differs from its first execution, all ranks go back to the newest set of
+// images, three times to the same one. Until their agent says that they have, whatever is reported
+// of ranks is void.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +52,10 @@ struct Action {
     std::uint32_t rank;
     std::uint32_t incarnation;  // the next one
   };
+  // Take all ranks back to a set of images, as this incarnation.
+  struct RollBack {
+    std::uint32_t incarnation;
+  };
   struct LetRecycle {};  // the journal is full: let ranks keep less than replays need
   // End all processes, by SIGTERM first.
   struct Stop {
@@ -72,7 +80,8 @@ struct Action {
     Totals totals;
   };
 
-  std::variant<Respawn, LetRecycle, Stop, KillNow, ReportPositions, News, Tell, Detail, Log, Finish>
+  std::variant<Respawn, RollBack, LetRecycle, Stop, KillNow, ReportPositions, News, Tell, Detail,
+               Log, Finish>
       what;
 };
 
@@ -92,6 +101,7 @@ class SupervisorCore {
   struct Rank {
     State state = State::kStarting;
     std::uint32_t incarnation = 0;
+    std::uint32_t restarts = 0;  // after deaths of its own
     std::uint32_t oom_deaths = 0;
     bool coming_back = false;  // died and not live again yet
     bool repeated = false;     // has found the journal full, and needs nothing of it itself
@@ -121,6 +131,8 @@ class SupervisorCore {
   void on(const Event::Aborted& event);
   void on(const Event::Lost& event);
   void on(const Event::Diverged& event);
+  void on(const Event::RolledBack& event);
+  void on(const Event::NoSet& event);
   void on(const Event::JournalFull& event);
   void on(const Event::Notice& event);
   void on(const Event::CatchingUp& event);
@@ -143,7 +155,8 @@ class SupervisorCore {
                std::uint64_t replayed);
   void check_everybody_initializes();
   void let_recycle_if_full();
-  std::uint32_t restarts(const Rank& r) const { return r.incarnation - beginning_.incarnation; }
+  // Whether the event is about an incarnation that all ranks are about to leave behind.
+  bool is_void(const Event& event) const;
   // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event::Ended& event) const;
 
@@ -171,6 +184,9 @@ class SupervisorCore {
   bool journal_full_ = false;  // a rank has found it full
   bool recycles_ = false;      // ranks may keep less than replays need
   bool told_protected_ = false;
+  std::string goes_back_;           // why all ranks are going back; empty: they are not
+  std::uint64_t went_back_to_ = 0;  // the newest set that they have gone back to
+  std::uint32_t times_to_it_ = 0;   // and how often
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init

@@ -1,0 +1,145 @@
+#include "journal/put_back.h"
+
+#include "journal/contexts.h"
+#include "journal/layout.h"
+#include "journal/log.h"
+#include "journal/shared.h"
+
+namespace rejoin::journal {
+namespace {
+
+// Goes back with one rank, whose image has these marks.
+class OneRank {
+ public:
+  OneRank(std::byte* base, std::uint32_t rank, std::uint64_t set)
+      : base_(base),
+        rank_(rank),
+        set_(set),
+        head_(*region_of(base, rank)),
+        control_(*control_of(base, rank)),
+        image_(*find_image(base, rank, set)),
+        marks_(image_.marks) {}
+
+  void go_back() {
+    contexts();
+    for (std::uint32_t to = 0; to < header_of(base_)->ranks; ++to) channel(to);
+    for (std::uint32_t from = 0; from < header_of(base_)->ranks; ++from) {
+      put(consumed_of(base_, rank_)[from], received_of(base_, marks_)[from]);
+    }
+    matches();
+    put(head_.outcomes.tail, marks_.outcomes);
+    put(head_.cancelled.tail, marks_.cancelled);
+    put(head_.synchronous, marks_.synchronous);
+    put(head_.observations.tail, marks_.observations);
+    checkpoints();
+    for (Image& image : head_.image) {
+      if (image.marks.number.load() != set_) put(image.marks.number, 0);
+    }
+    put(control_.repeating, 0);
+    control_.snapshot_wanted.store(kAgentStores, Step::kSame, set_);
+  }
+
+ private:
+  // --- Contexts
+
+  void contexts() {
+    const ContextTables& all = head_.contexts;
+    for (std::uint32_t k = 0; k < all.tables.load(); ++k) {
+      auto* table = reinterpret_cast<ContextEntry*>(base_ + all.at[k]);
+      for (std::uint64_t i = 0; i < std::uint64_t{kFirstTableEntries} << k; ++i) context(table[i]);
+    }
+  }
+  void context(ContextEntry& entry) {
+    const std::uint64_t id = entry.context.load();
+    if (id == 0 || id == kForgottenContext || entry.block.load() == kReclaimed) return;
+    auto& block = *reinterpret_cast<ContextBlock*>(base_ + entry.block.load());
+    for (Slot& slot : block.slot) put(slot.tag, 0);
+    for (Contribution& c : block.contribution) put(c.sequence, 0);
+    if (const Cursor* cursor = cursor_of(base_, marks_, id)) {
+      put(block.records.tail, cursor->sequence);
+      put(block.freed, 0);
+      return;
+    }
+    const std::uint64_t freed = block.freed.load();
+    if (freed != 0 && freed <= marks_.ordinal) return;  // it was past then, too
+    put(entry.context, kForgottenContext);
+    put(entry.block, kReclaimed);
+    block.next_reclaimed = head_.reclaimed_blocks;
+    head_.reclaimed_blocks = static_cast<Offset>(reinterpret_cast<std::byte*>(&block) - base_);
+  }
+
+  // --- Messages
+
+  void channel(std::uint32_t to) {
+    Log& log = reinterpret_cast<Log*>(base_ + head_.channels)[to];
+    const std::uint64_t sent = sent_of(base_, marks_)[to];
+    const std::uint64_t tail = log.tail.load();
+    // One more message may be posted than the tail says.
+    for (std::uint64_t k = sent; k <= tail; ++k) {
+      ChannelEntry* e = entry(log, k);
+      if (e != nullptr && e->ready.load() == k + 1) put(e->ready, 0);
+    }
+    // A receiver that has matched a message, and has not received it, shows that again.
+    const Image& receiver = *find_image(base_, to, set_);
+    for (std::uint64_t k = received_of(base_, receiver.marks)[rank_]; k < sent; ++k) {
+      ChannelEntry* e = entry(log, k);
+      if (e != nullptr && e->ready.load() == k + 1) put(e->matched, 0);
+    }
+    put(log.tail, sent);
+  }
+  ChannelEntry* entry(Log& log, std::uint64_t k) const {
+    std::uint64_t run;
+    return log_place<ChannelEntry>(base_, log, k, &run);
+  }
+
+  // Which message a receive of any source is given is open again. A receive that was given one
+  // before the image has that in its memory.
+  void matches() {
+    Log& log = head_.matches;
+    for (std::uint64_t i = marks_.open_matches; i < marks_.wildcards; ++i) {
+      store_element(kVacantStores, Step::kSame, *log_at<std::uint64_t>(base_, log, i),
+                    std::uint64_t{0});
+    }
+    put(log.tail, marks_.wildcards);
+  }
+
+  // --- Checkpoints that the program makes: in a job of images they are no recovery points
+
+  void checkpoints() {
+    put(control_.prepared, image_.prepared);
+    put(control_.written_versions, image_.written_versions);
+    for (ModelHash& h : head_.model_hash) {
+      if (h.version.load() > image_.prepared) put(h.version, 0);
+    }
+    for (Version& v : head_.version) {
+      if (v.marks.number.load() > image_.prepared) put(v.marks.number, 0);
+    }
+  }
+
+  std::byte* const base_;
+  const std::uint32_t rank_;
+  const std::uint64_t set_;
+  RegionHead& head_;
+  RankControl& control_;
+  const Image& image_;
+  const Marks& marks_;
+};
+
+}  // namespace
+
+bool keeps_set(std::byte* base, std::uint64_t set) {
+  if (set == 0) return false;
+  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) {
+    const bool kept = control_of(base, r)->kept_image.load() == set;
+    if (!kept || find_image(base, r, set) == nullptr) return false;
+  }
+  return true;
+}
+
+void put_back(std::byte* base, std::uint64_t set) {
+  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) OneRank(base, r, set).go_back();
+  header_of(base)->set_wanted.store(kAgentStores, Step::kSame, set);
+  publish_all_deaths(base);
+}
+
+}  // namespace rejoin::journal
