@@ -152,6 +152,9 @@ void Agent::act(std::uint32_t rank, const AgentAction::Wake& a) {
   const std::uint32_t image = image_of(a.connection);
   if (image != ranks_[rank].kept) simulation_->fail("S1: an image is woken that is not kept");
   images_[image].wanted_as = core_.incarnation(rank);
+  // A clone of a former wake would be refused. Two clones of one image cannot be simulated at once.
+  const std::uint32_t former = ranks_[rank].process;
+  if (!processes_[former].over && !processes_[former].registered) simulation_->kill(former);
   expect({Coming::Kind::kClones, image, 0, {MessageType::kWake, 0, images_[image].wanted_as}});
 }
 

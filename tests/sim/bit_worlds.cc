@@ -128,10 +128,10 @@ std::vector<World> bit_worlds() {
   };
   add_back("back-sums", 2, 25, again<sums>);
   add_back("back-messages", 3, 40, again<messages>);
-  add_back("back-choice", 3, 30, again<choice>);
+  add_back("back-choice", 3, 30, choice);
   add_back("back-receives", 3, 30, again<receives>);
   worlds.back().may_deadlock = true;
-  add_back("back-waits", 2, 25, again<waits>);
+  add_back("back-waits", 2, 25, waits);
   add_back("back-all", 3, 60, all_longer);
   add_back("back-often", 3, 20, all_longer);
   return worlds;
