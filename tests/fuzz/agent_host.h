@@ -249,6 +249,19 @@ class Host : private launcher::AgentDriver {
     REQUIRE(a.number > set_wanted_);
     set_wanted_ = a.number;
   }
+  // The segment has no images: only the death of all ranks is published.
+  void act(std::uint32_t, const AgentAction::PutBack& a) override {
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      REQUIRE(!ranks_[r].killing && images_[r].kept == a.set && images_[r].kept_pid != 0);
+      ranks_[r].tree = images_[r].waking = false;
+      ranks_[r].incarnation = back_as_;
+    }
+    journal::publish_all_deaths(segment_.base());
+    ++respawns_;
+  }
+  void act(std::uint32_t, const AgentAction::ReportBack& a) override {
+    report(0, Event::RolledBack{a.set, 0});
+  }
   void act(std::uint32_t rank, const AgentAction::Want& a) override {
     Images& images = images_[rank];
     REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
@@ -384,6 +397,14 @@ class Host : private launcher::AgentDriver {
         ranks_[respawn->rank].incarnation = respawn->incarnation;
         outputs_.forget_late(respawn->rank);
         carry_out(core_.respawn(respawn->rank, respawn->incarnation));
+      } else if (const auto* back = std::get_if<Action::RollBack>(&action.what)) {
+        REQUIRE(!supervisor_.stopping());
+        back_as_ = back->incarnation;
+        if (core_.has_set()) {
+          carry_out(core_.roll_back(back_as_));
+        } else {
+          report(0, Event::NoSet{});
+        }
       } else if (std::holds_alternative<Action::Stop>(action.what)) {
         carry_out(core_.stop());
       } else if (std::holds_alternative<Action::KillNow>(action.what)) {
@@ -460,6 +481,8 @@ class Host : private launcher::AgentDriver {
   std::uint32_t respawns_ = 0;
   Rank ranks_[kRanks];
   Images images_[kRanks];
+  std::uint64_t set_wanted_ = 0;
+  std::uint32_t back_as_ = 0;  // the incarnation that all ranks go back as
   launcher::RankOutputs outputs_;
   launcher::Connections connections_;
   launcher::Reporter reporter_;

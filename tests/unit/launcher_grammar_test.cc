@@ -93,8 +93,8 @@ TEST(Options, Defaults) {
   EXPECT_EQ(o.max_restarts, 4u);
   EXPECT_TRUE(o.restart);
   EXPECT_TRUE(o.libc_recording);
-  EXPECT_TRUE(o.stop_on_divergence);
-  EXPECT_FALSE(run({"--on-divergence", "warn", "a.out"}).stop_on_divergence);
+  EXPECT_EQ(o.on_divergence, OnDivergence::kRollBack);
+  EXPECT_EQ(run({"--on-divergence", "warn", "a.out"}).on_divergence, OnDivergence::kWarn);
   EXPECT_FALSE(o.keep);
 }
 

@@ -71,6 +71,8 @@ inline Event parse_event(const std::string& line) {
       {"ended", E::Ended{cause, position, {}, text}},
       {"abort", E::Aborted{code, text}},
       {"diverged", E::Diverged{text}},
+      {"rolled-back", E::RolledBack{value, replay_ns}},
+      {"no-set", E::NoSet{}},
       {"limit", E::JournalFull{}},
       {"notice", E::Notice{text, value}},
       {"foreign", E::ForeignMpi{text}},
@@ -110,6 +112,9 @@ inline std::string to_text(const Record& r) {
 
 struct SupervisorActionText {
   std::string operator()(const Action::Respawn& a) { return "respawn " + std::to_string(a.rank); }
+  std::string operator()(const Action::RollBack& a) {
+    return "roll back as " + std::to_string(a.incarnation);
+  }
   std::string operator()(const Action::LetRecycle&) { return "let recycle"; }
   std::string operator()(const Action::Stop&) { return "stop"; }
   std::string operator()(const Action::KillNow&) { return "kill now"; }
