@@ -11,10 +11,11 @@ namespace {
 // Goes back with one rank, whose image has these marks.
 class OneRank {
  public:
-  OneRank(std::byte* base, std::uint32_t rank, std::uint64_t set)
+  OneRank(std::byte* base, std::uint32_t rank, std::uint64_t set, Rule broken)
       : base_(base),
         rank_(rank),
         set_(set),
+        broken_(broken),
         head_(*region_of(base, rank)),
         control_(*control_of(base, rank)),
         image_(*find_image(base, rank, set)),
@@ -54,9 +55,11 @@ class OneRank {
     if (id == 0 || id == kForgottenContext || entry.block.load() == kReclaimed) return;
     auto& block = *reinterpret_cast<ContextBlock*>(base_ + entry.block.load());
     for (Slot& slot : block.slot) put(slot.tag, 0);
-    for (Contribution& c : block.contribution) put(c.sequence, 0);
+    for (Contribution& c : block.contribution) {
+      if (holds(Rule::kForgetContributions)) put(c.sequence, 0);
+    }
     if (const Cursor* cursor = cursor_of(base_, marks_, id)) {
-      put(block.records.tail, cursor->sequence);
+      if (holds(Rule::kRecordsGoBack)) put(block.records.tail, cursor->sequence);
       put(block.freed, 0);
       return;
     }
@@ -77,13 +80,15 @@ class OneRank {
     // One more message may be posted than the tail says.
     for (std::uint64_t k = sent; k <= tail; ++k) {
       ChannelEntry* e = entry(log, k);
-      if (e != nullptr && e->ready.load() == k + 1) put(e->ready, 0);
+      const bool is_void = e != nullptr && e->ready.load() == k + 1;
+      if (is_void && holds(Rule::kVoidMessagesUnready)) put(e->ready, 0);
     }
     // A receiver that has matched a message, and has not received it, shows that again.
     const Image& receiver = *find_image(base_, to, set_);
     for (std::uint64_t k = received_of(base_, receiver.marks)[rank_]; k < sent; ++k) {
       ChannelEntry* e = entry(log, k);
-      if (e != nullptr && e->ready.load() == k + 1) put(e->matched, 0);
+      const bool is_there = e != nullptr && e->ready.load() == k + 1;
+      if (is_there && holds(Rule::kMatchesVoid)) put(e->matched, 0);
     }
     put(log.tail, sent);
   }
@@ -96,6 +101,7 @@ class OneRank {
   // before the image has that in its memory.
   void matches() {
     Log& log = head_.matches;
+    if (!holds(Rule::kReceivesOpenAgain)) return put(log.tail, marks_.wildcards);
     for (std::uint64_t i = marks_.open_matches; i < marks_.wildcards; ++i) {
       store_element(kVacantStores, Step::kSame, *log_at<std::uint64_t>(base_, log, i),
                     std::uint64_t{0});
@@ -116,9 +122,12 @@ class OneRank {
     }
   }
 
+  bool holds(Rule rule) const { return rule != broken_; }
+
   std::byte* const base_;
   const std::uint32_t rank_;
   const std::uint64_t set_;
+  const Rule broken_;
   RegionHead& head_;
   RankControl& control_;
   const Image& image_;
@@ -136,8 +145,10 @@ bool keeps_set(std::byte* base, std::uint64_t set) {
   return true;
 }
 
-void put_back(std::byte* base, std::uint64_t set) {
-  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) OneRank(base, r, set).go_back();
+void put_back(std::byte* base, std::uint64_t set, Rule broken) {
+  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) {
+    OneRank(base, r, set, broken).go_back();
+  }
   header_of(base)->set_wanted.store(kAgentStores, Step::kSame, set);
   publish_all_deaths(base);
 }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/rules.h"
+
 namespace rejoin::journal {
 
 // Whether every rank keeps its image of this number.
@@ -14,7 +16,8 @@ bool keeps_set(std::byte* base, std::uint64_t set);
 // Every log ends at its own image's cursor; messages between the cursors stay, because their
 // senders will not send them again. Then publishes the death of all ranks. To be called while no
 // process of any rank runs, and before any rank is admitted. Idempotent. REQUIRES keeps_set().
-// Costs a look at each message and context since the set.
-void put_back(std::byte* base, std::uint64_t set);
+// Costs a look at each message and context since the set. `broken`: a rule that is left out, for
+// the simulator.
+void put_back(std::byte* base, std::uint64_t set, Rule broken = Rule::kNone);
 
 }  // namespace rejoin::journal

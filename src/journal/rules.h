@@ -62,6 +62,12 @@ enum class Rule : std::uint8_t {
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory
   kShowMatchesAgain,        // and shows again what it had matched before all went back
   kBindWoken,               // and what its posted receives of any source were given since
+  kImageBeforeTaking,       // an image that is wanted is made before anything of others is taken
+  kRecordsGoBack,           // all go back: every log ends at its own image's cursor,
+  kVoidMessagesUnready,     // void messages are not there,
+  kMatchesVoid,             // nor what their receivers have said of the others,
+  kReceivesOpenAgain,       // nor what receives of any source were given,
+  kForgetContributions,     // nor what was contributed
   kCursorOfRecords,         // an image holds operations that have no record of its rank
   kOwnRecordInWait,         // woken inside an operation, a rank looks for its own record first
   kAnswerInWait,            // woken inside a question, it is given the recorded answer

@@ -81,6 +81,7 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
   // An image that cannot be made here is not made later either: this rank takes something now, so
   // a later image would not fit those of the others.
   Imaged make_inside(std::uint64_t number) override {
+    if (breaks(Rule::kImageBeforeTaking)) return Imaged::kNone;
     const std::uint32_t incarnation = execution_.incarnation();
     if (number > taken_ && serves_images() && !take(number, Place::kInside)) {
       host_.tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);

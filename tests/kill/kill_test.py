@@ -21,6 +21,7 @@ from scenarios import (  # noqa: E402, F401
     endings,
     file_names,
     fortran,
+    going_back,
     hybrid,
     kept_journals,
     log_ops,

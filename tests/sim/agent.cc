@@ -36,6 +36,7 @@ void Agent::begin(engine::Simulation& simulation) {
   ringing_ = false;
   put_off_.clear();
   why_.clear();
+  back_as_ = 0;
   all_over_said_ = lost_ = asked_ = false;
   for (std::uint32_t r = 0; r < options_.ranks(); ++r) queue_.push_back(Spawn{r});
 }
@@ -239,10 +240,14 @@ void Agent::read(const Coming& coming) {
       queue_.push_back(AgentEvent{p.rank, now, AgentEvent::Finalized{}});
       return happened(p.rank, Event::Finalized{position(p.rank), {}, 0});
     case MessageType::kLive:
+      queue_.push_back(AgentEvent{p.rank, now, AgentEvent::Live{}});
       return happened(p.rank, Event::Live{m.value, {}, 0});
     case MessageType::kLimit:
       return happened(p.rank, Event::JournalFull{});
     case MessageType::kDiverged:
+      if (p.incarnation != 0 && p.incarnation == ranks_[p.rank].back_as) {
+        simulation_->fail("L7: a rank that went back, and has not died since, diverges");
+      }
       return happened(p.rank, Event::Diverged{m.text});
     default:
       return happened(p.rank, Event::Notice{m.text, m.value});
@@ -323,6 +328,7 @@ bool Agent::carry_out_next(CoreAction& a) {
   if (const auto* respawn = std::get_if<CoreAction::Respawn>(&action.what)) {
     push_front(mutated(core_.respawn(respawn->rank, respawn->incarnation)));
   } else if (const auto* back = std::get_if<CoreAction::RollBack>(&action.what)) {
+    back_as_ = back->incarnation;
     if (core_.has_set()) {
       push_front(core_.roll_back(back->incarnation));
     } else {

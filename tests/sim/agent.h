@@ -83,6 +83,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
     bool dying = false;         // its tree is being killed
     bool child_over = false;
     bool half_broken = false;
+    std::uint32_t back_as = 0;       // the incarnation after the newest return of all ranks
     std::uint32_t kept = kNone;      // image
     bool lost_image = false;         // an image was lost, and none was kept since
     bool lost_unregistered = false;  // likewise, and it had not registered
@@ -204,6 +205,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   bool ringing_ = false;
   bool seen_ = false;                           // other processes can see the last action
   std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
+  std::uint32_t back_as_ = 0;                   // the incarnation that all ranks went back as
   std::string why_;                             // the reason for the stop of the job
   bool all_over_said_ = false;
   bool lost_ = false;

@@ -90,7 +90,12 @@ void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
 }
 
 void Agent::act(std::uint32_t, const AgentAction::PutBack& a) {
-  journal::put_back(base_, a.set);
+  for (Rank& r : ranks_) {
+    const Process& p = processes_[r.process];
+    if (p.registered && !p.over) simulation_->fail("a rank runs while all go back");
+    r.back_as = back_as_;
+  }
+  journal::put_back(base_, a.set, simulation_->options().broken);
   simulation_->note_agent(0, "all ranks go back");
   probes_.hit(Probe::kWentBack);
 }

@@ -73,6 +73,15 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Initialized&) {
   ranks_.at(rank).initialized = true;
 }
 
+// Until the next set all ranks would go back to the present one.
+void AgentCore::on(std::uint32_t rank, const AgentEvent::Live&) {
+  ranks_.at(rank).live = true;
+  for (const auto& [i, r] : ranks_) {
+    if (is_away(i)) return;
+  }
+  if (!stopping_) act(rank, Do::AskImages{});
+}
+
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
   ranks_.at(rank).finalized = true;
 }
@@ -341,6 +350,10 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
 std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
   if (stopping_ || pending_set_ != 0) return {};
+  const bool waits = has_set() && holds(ImageRule::kSetStays);
+  for (const auto& [i, r] : ranks_) {
+    if (waits && is_away(i)) return {};
+  }
   std::uint64_t number = 0;
   bool all = round != SnapshotRound::kAtCheckpoint;
   for (const auto& [i, r] : ranks_) {
@@ -356,6 +369,12 @@ std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
     if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
   }
   return std::move(actions_);
+}
+
+bool AgentCore::is_away(std::uint32_t rank) const {
+  const Rank& r = ranks_.at(rank);
+  const bool repeats = r.woken && !r.live;
+  return !r.finalized && (!running(rank) || !r.initialized || repeats);
 }
 
 bool AgentCore::is_to_be_asked(std::uint32_t rank, SnapshotRound round) const {

@@ -78,6 +78,7 @@ enum class ImageRule : std::uint8_t {
   kAgainAtOnce,        // but if the journal has grown or an image was lost
   kKeepTogether,       // the images of a set are kept when the last one has registered
   kGiveUpAtDeath,      // and none of them if a rank has died meanwhile
+  kSetStays,           // no single image replaces one of a set while a rank is away
   kKillAllFirst,       // the segment is put back only when no process of any rank is left
 };
 
@@ -146,7 +147,8 @@ class AgentCore {
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
   // Requests a snapshot of every rank that can make one now and that the round includes. If these
-  // are all ranks, the snapshots form a set. Requests none while a set is being made.
+  // are all ranks, the snapshots form a set. Requests none while a set is being made, nor while a
+  // rank is being started again and there is a set: single images would replace those of the set.
   std::vector<AgentAction> want_snapshots(SnapshotRound round);
   // Returns whether each rank has kept the image that it was asked for at a checkpoint in this
   // period.
@@ -220,6 +222,7 @@ class AgentCore {
     bool child_over = false;
     bool registered_over = false;
     bool initialized = false;
+    bool live = false;  // of a later incarnation: it repeats nothing any more
     bool finalized = false;
     Cause child_cause = {};
     std::uint64_t ended_at_ns = 0;
@@ -239,6 +242,7 @@ class AgentCore {
   void on(std::uint32_t rank, const AgentEvent::Forked& event);
   void on(std::uint32_t rank, const AgentEvent::ImageEnded& event);
   void on(std::uint32_t rank, const AgentEvent::Initialized& event);
+  void on(std::uint32_t rank, const AgentEvent::Live& event);
   void on(std::uint32_t rank, const AgentEvent::Finalized& event);
   void on(std::uint32_t rank, const AgentEvent::ChildEnded& event);
   void on(std::uint32_t rank, const AgentEvent::RegisteredEnded& event);
@@ -263,6 +267,8 @@ class AgentCore {
   bool made_at_checkpoint(const Rank& rank) const {
     return rank.at_half != 0 && rank.image.pid != 0 && rank.image.number == rank.at_half;
   }
+  // The rank is being started again, or has not repeated its past yet.
+  bool is_away(std::uint32_t rank) const;
   bool is_to_be_asked(std::uint32_t rank, SnapshotRound round) const;
   bool is_asked_again(const Rank& rank, SnapshotRound round) const;
   void want(std::uint32_t rank, SnapshotRound round, std::uint64_t number);

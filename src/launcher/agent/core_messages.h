@@ -69,6 +69,7 @@ struct AgentEvent {
     Cause cause;
   };
   struct Initialized {};  // the registered process has returned from MPI_Init
+  struct Live {};         // it has repeated the past of the former incarnations
   struct Finalized {};    // and from MPI_Finalize
   struct ChildEnded {
     Cause cause;
@@ -91,7 +92,7 @@ struct AgentEvent {
   std::uint32_t rank;
   std::uint64_t at_ns;  // since the job's start
   std::variant<Spawned, Registers, Woken, Useless, Moves, ImageRegisters, NotFrozen, Forked,
-               ImageEnded, Initialized, Finalized, ChildEnded, RegisteredEnded, KeeperEnded,
+               ImageEnded, Initialized, Live, Finalized, ChildEnded, RegisteredEnded, KeeperEnded,
                WrapperEnded, TreeGone, OutputEnded>
       what;
 };

@@ -44,6 +44,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
       calls_.feed({rank, now_ns, AgentEvent::Finalized{}});
       return report(Event::Finalized{segment_.position(rank), from(message), replay_ns(message)});
     case MessageType::kLive:
+      calls_.feed({rank, now_ns, AgentEvent::Live{}});
       return report(Event::Live{message.value, from(message), replay_ns(message)});
     case MessageType::kMark: {
       const bool marked = outputs_.mark(rank, message.value);

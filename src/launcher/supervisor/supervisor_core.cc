@@ -252,6 +252,7 @@ void SupervisorCore::on_death(const Event::Ended& e) {
   }
   ++r.incarnation;
   ++r.restarts;
+  r.went_back = false;
   r.repeated = false;
   if (e.cause.oom) ++r.oom_deaths;
   if (e.cause.is_fault()) {
@@ -421,14 +422,10 @@ void SupervisorCore::on(const Event::Interrupted& e) {
 }
 
 void SupervisorCore::on(const Event::Diverged& e) {
-  constexpr std::uint32_t kMostTimes = 3;
   record_rank("diverged").text = e.how;
   if (stopping_) return;
-  const bool again = times_to_it_ < kMostTimes;
-  if (options_.on_divergence != OnDivergence::kRollBack || !options_.restart || recycles_ ||
-      !again) {
-    return stop(kExitFailure, e.how);
-  }
+  const bool goes_back = options_.on_divergence == OnDivergence::kRollBack && options_.restart;
+  if (!goes_back || recycles_ || ranks_[rank_].went_back) return stop(kExitFailure, e.how);
   goes_back_ = e.how;
   std::uint32_t newest = 0;
   for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
@@ -441,14 +438,13 @@ void SupervisorCore::on(const Event::NoSet&) {
 
 void SupervisorCore::on(const Event::RolledBack& e) {
   const std::string why = std::exchange(goes_back_, {});
-  times_to_it_ = e.set == went_back_to_ ? times_to_it_ + 1 : 1;
-  went_back_to_ = e.set;
   std::uint32_t newest = 0;
   for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
   for (Rank& r : ranks_) {
     r.state = State::kStarting;
     r.incarnation = newest + 1;
     r.coming_back = r.repeated = false;
+    r.went_back = true;
   }
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) catching_up_.is_back(i);
   losses_.rolled_back(now_ns_, e.age_ns);
@@ -457,8 +453,10 @@ void SupervisorCore::on(const Event::RolledBack& e) {
   line.text = why;
   line.set = e.set;
   line.age_ns = e.age_ns;
-  news(why + "; all " + count_text(ranks_.size()) + " ranks go back " + duration_text(e.age_ns) +
-       ", to their snapshots of that time");
+  // What follows the first sentence is advice for a job that ends by it.
+  news(why.substr(0, why.find(". The program is not deterministic")) + "; all " +
+       count_text(ranks_.size()) + " ranks go back " + duration_text(e.age_ns) +
+       ", to their newest snapshots");
 }
 
 void SupervisorCore::on(const Event::Lost& e) {

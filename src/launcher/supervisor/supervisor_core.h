@@ -20,8 +20,9 @@
 //     used up --max-restarts; or its agent says that it is final
 //
 // If the replay of a rank differs from its first execution, all ranks go back to the newest set of
-// images, three times to the same one. Until their agent says that they have, whatever is reported
-// of ranks is void.
+// images. Until their agent says that they have, whatever is reported of ranks is void. A rank that
+// has gone back repeats nothing: if it reports a difference without having died since, going back
+// does not help, and the job ends.
 #pragma once
 
 #include <cstdint>
@@ -102,6 +103,7 @@ class SupervisorCore {
     State state = State::kStarting;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;  // after deaths of its own
+    bool went_back = false;      // with all others, and has not died since
     std::uint32_t oom_deaths = 0;
     bool coming_back = false;  // died and not live again yet
     bool repeated = false;     // has found the journal full, and needs nothing of it itself
@@ -184,9 +186,7 @@ class SupervisorCore {
   bool journal_full_ = false;  // a rank has found it full
   bool recycles_ = false;      // ranks may keep less than replays need
   bool told_protected_ = false;
-  std::string goes_back_;           // why all ranks are going back; empty: they are not
-  std::uint64_t went_back_to_ = 0;  // the newest set that they have gone back to
-  std::uint32_t times_to_it_ = 0;   // and how often
+  std::string goes_back_;  // why all ranks are going back; empty: they are not
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init

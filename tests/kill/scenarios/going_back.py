@@ -1,0 +1,48 @@
+"""Programs of which no two runs are the same: when a replay differs, all ranks go back to a set of images."""
+
+import re
+
+from harness import require, scenario
+from scenarios.hybrid import at_random_with_images, openmp
+
+EVERY_50_MS = ["--snapshots", "0.05", "--max-restarts", "100000"]
+LINE = re.compile(r"rank (\d+), step (\d+): (\w+) (\w+)")
+
+
+def judge(result, ranks, steps):
+    """The last line of each step continues the last line of the step before, and all ranks agree."""
+    require(result.code == 0, f"exit code {result.code}", result)
+    last = {}
+    for found in map(LINE.fullmatch, result.out.splitlines()):
+        require(found is not None, "a line is torn", result)
+        last[int(found[1]), int(found[2])] = (found[3], found[4])
+    for rank in range(ranks):
+        before = last[0, 1][0]
+        for step in range(1, steps + 1):
+            require((rank, step) in last, f"rank {rank} has no line of step {step}", result)
+            require(last[rank, step][0] == before, f"step {step} of rank {rank} follows another", result)
+            before = last[rank, step][1]
+            require(last[rank, step] == last[0, step], f"ranks disagree in step {step}", result)
+
+
+def goes_back(t, ranks, how, steps, flags=(), few=2, many=200):
+    command = ("drift", f"how={how}", f"steps={steps}", "pause_us=500")
+    rollbacks = 0
+    for _ in t.runs(few, many, lambda: rollbacks):
+        every = [*EVERY_50_MS, *flags]
+        result = t.run(ranks, *command, flags=every, interfere=at_random_with_images(t.rng, ranks))
+        judge(result, ranks, steps)
+        rollbacks += len(result.named("rollback"))
+    require(rollbacks > 0, "the ranks never went back", result)
+
+
+@scenario(how=["values", "choices"], n=[2, 3, 4], sweeps=True, limit_s=240)
+def back_to_a_set(t, how, n):
+    """Random deaths of a program that contributes, sends and asks something else each time."""
+    goes_back(t, n, how, 800)
+
+
+@scenario(sweeps=True, limit_s=240)
+def back_to_a_set_openmp(t):
+    """Threads of OpenMP add doubles in any order."""
+    goes_back(t, 2, "openmp", 800, flags=openmp(4))
