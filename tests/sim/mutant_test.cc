@@ -109,7 +109,7 @@ const RuleCase kRules[] = {
     {"PositionAtRest", Rule::kPositionAtRest, "outstanding-disagree", "deadlock"},
     {"RebaseWoken", Rule::kRebaseWoken, "images", ""},
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
-    {"ImageTakesNothingOpen", Rule::kImageTakesNothingOpen, "images-open", ""},
+
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
     {"ImageWhenTold", Rule::kImageWhenTold, "images-asking", "still told"},
     {"ImageWhenCancelled", Rule::kImageWhenCancelled, "images-asking", "what was cancelled"},
