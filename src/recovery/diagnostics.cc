@@ -116,7 +116,7 @@ const char* Diagnostics::other_contribution(std::uint64_t ordinal, std::uint32_t
                                             std::uint32_t now, bool stops) {
   return put_difference(
       "operation %llu of rank %u, %s: the replay contributes other bytes than the first execution "
-      "did; %s",
+      "did. The program is not deterministic, given what it receives; %s",
       number(ordinal), rank, call(rank, now).text,
       stops ? "with --on-divergence warn the job goes on with the recorded result"
             : "the rank is given the recorded result (further differences are not shown)");

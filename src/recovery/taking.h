@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "journal/layout.h"
+#include "journal/own.h"
 
 namespace rejoin::recovery {
 
@@ -29,7 +30,7 @@ class ImageMaker {
 class Taking {
  public:
   template <class H>
-  explicit Taking(const H& host) : wanted_(journal::header_of(host.base())->set_wanted) {}
+  explicit Taking(const H& host) : wanted_(journal::job_of(host)->set_wanted) {}
   Taking(const Taking&) = delete;
   Taking& operator=(const Taking&) = delete;
 

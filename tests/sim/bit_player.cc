@@ -181,7 +181,7 @@ void BitPlayer::send_synchronously(std::uint32_t to, std::uint64_t value) {
   happened(Kind::kMatched, to, m.index, 0, 0);
 }
 
-void BitPlayer::receive(int from) {
+std::uint64_t BitPlayer::receive(int from) {
   recovery::Receive receive;
   receive.source = from < 0 ? recovery::kAnySource : static_cast<std::uint32_t>(from);
   receive.tag = Messages::key_of(kTag);
@@ -204,6 +204,7 @@ void BitPlayer::receive(int from) {
   state_ = journal::mix(state_ + value + a.from);
   rank_.messages().consume(receive);
   rank_.messages().end();
+  return value;
 }
 
 bool BitPlayer::asks(std::uint32_t from) {

@@ -35,7 +35,8 @@ class BitPlayer {
   void send(std::uint32_t to, std::uint64_t value);
   void send_synchronously(std::uint32_t to, std::uint64_t value);
   // Receives a message. from < 0: from any rank.
-  void receive(int from);
+  // Returns the value.
+  std::uint64_t receive(int from);
   // Returns whether a message of `from` has arrived.
   bool asks(std::uint32_t from);
   // Returns a hash over all that the program has received.

@@ -88,6 +88,33 @@ void rounds(BitPlayer& p, std::uint32_t count) {
 void all(BitPlayer& p) { rounds(p, 4); }
 void all_longer(BitPlayer& p) { rounds(p, 12); }
 
+// The bits of rank 1 decide which rank sends the message for which rank 0 waits already.
+void senders(BitPlayer& p) {
+  bool sends = false;
+  if (p.rank() == 0) {
+    p.receive(-1);
+  } else if (p.rank() == 1) {
+    sends = p.bit();
+    p.send(2, sends ? 0 : 1);
+  } else {
+    sends = p.receive(1) != 0;
+  }
+  if (sends) p.send(0, 7);
+  p.sum(p.number(1000) + p.state());
+}
+
+// The bits decide in which order a rank receives two messages, whose senders wait for that.
+void orders(BitPlayer& p) {
+  if (p.rank() == 0) {
+    const bool other = p.bit();
+    p.receive(other ? 2 : 1);
+    p.receive(other ? 1 : 2);
+  } else {
+    p.send_synchronously(0, p.rank());
+  }
+  p.sum(p.number(1000) + p.state());
+}
+
 // The same as above, several times: sets are made in between.
 template <void (*body)(BitPlayer&)>
 void again(BitPlayer& p) {
@@ -132,6 +159,8 @@ std::vector<World> bit_worlds() {
   add_back("back-receives", 3, 30, again<receives>);
   worlds.back().may_deadlock = true;
   add_back("back-waits", 2, 25, waits);
+  add_back("back-senders", 3, 40, again<senders>);
+  add_back("back-orders", 3, 30, again<orders>);
   add_back("back-all", 3, 60, all_longer);
   add_back("back-often", 3, 20, all_longer);
   return worlds;

@@ -110,6 +110,14 @@ const RuleCase kRules[] = {
     {"RebaseWoken", Rule::kRebaseWoken, "images", ""},
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
 
+    {"CursorOfRecords", Rule::kCursorOfRecords, "images-communicators", ""},
+    {"OwnRecordInWait", Rule::kOwnRecordInWait, "images", ""},
+    {"AnswerInWait", Rule::kAnswerInWait, "images-asking", ""},
+    {"ImageBeforeTaking", Rule::kImageBeforeTaking, "back-sums", ""},
+    {"RecordsGoBack", Rule::kRecordsGoBack, "back-sums", ""},
+    {"VoidMessagesUnready", Rule::kVoidMessagesUnready, "back-messages", ""},
+    {"ForgetContributions", Rule::kForgetContributions, "back-sums", ""},
+    {"ShowMatchesAgain", Rule::kShowMatchesAgain, "back-orders", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
     {"ImageWhenTold", Rule::kImageWhenTold, "images-asking", "still told"},
     {"ImageWhenCancelled", Rule::kImageWhenCancelled, "images-asking", "what was cancelled"},
@@ -148,6 +156,7 @@ TEST_P(BrokenRule, IsNoticed) {
   sweep.set_broken(c.rule);
   for (std::uint64_t seed = 0; sweep.failure().empty() && seed < kSeeds; ++seed) {
     sweep.singles(seed, c.most);
+    if (world.goes_back && sweep.failure().empty()) sweep.pairs(seed, 1000);
   }
   ASSERT_NE(sweep.failure(), "") << "nothing noticed";
   EXPECT_NE(sweep.failure().find(c.says), std::string::npos) << sweep.failure();

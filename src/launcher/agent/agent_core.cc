@@ -349,8 +349,11 @@ void AgentCore::not_restored(std::uint32_t rank, const std::string& why) {
 
 std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   actions_.clear();
-  if (stopping_ || pending_set_ != 0) return {};
-  const bool waits = has_set() && holds(ImageRule::kSetStays);
+  if (stopping_) return {};
+  const bool truncates = round == SnapshotRound::kToTruncate;
+  if (truncates) keep_one_by_one();
+  if (pending_set_ != 0) return {};
+  const bool waits = !truncates && has_set() && holds(ImageRule::kSetStays);
   for (const auto& [i, r] : ranks_) {
     if (waits && is_away(i)) return {};
   }

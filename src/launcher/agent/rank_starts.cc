@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace rejoin::launcher {
@@ -135,6 +136,7 @@ void RankStarts::look_at_replays() {
 
 void RankStarts::resume(const ImageSet& set) {
   auto input = set.input();
+  std::uint64_t newest = 0;
   for (const std::uint32_t r : plan_.local) {
     const std::uint64_t number = set.images[r].number, mark = number | wire::kMarkOfImage;
     outputs_.mark(r, mark);
@@ -142,8 +144,9 @@ void RankStarts::resume(const ImageSet& set) {
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
     segment_.control(r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
                                                number);
-    segment_.header()->set_wanted.store(journal::kAgentStores, journal::Step::kNotice, number);
+    newest = std::max(newest, number);
   }
+  segment_.header()->set_wanted.store(journal::kAgentStores, journal::Step::kNotice, newest);
 }
 
 void RankStarts::restore(std::uint32_t rank, const AgentAction::Restore& a, const ImageSet& set) {

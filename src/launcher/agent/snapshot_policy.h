@@ -14,6 +14,8 @@ enum class SnapshotRound : std::uint8_t {
   kAtCheckpoint,  // half a period: each rank makes an image when it enters its next checkpoint
   kPeriodEnds,    // each rank that has made none at a checkpoint makes one at its next operation
   kAtOnce,        // all ranks do, because an image was lost or the journal has grown
+  kToTruncate,    // all ranks do, and no image waits for those of other ranks, because a rank waits
+                  // for the truncation of its nearly full journal
 };
 
 // A checkpoint is a good moment for an image: requests are complete, memory use is small, and ranks
@@ -49,7 +51,9 @@ class SnapshotPolicy {
       used_at_half_ = used_bytes_;
       return SnapshotRound::kAtCheckpoint;
     }
-    const SnapshotRound round = asked_ ? SnapshotRound::kAtOnce : SnapshotRound::kPeriodEnds;
+    const SnapshotRound round = waited_for_ ? SnapshotRound::kToTruncate
+                                : asked_    ? SnapshotRound::kAtOnce
+                                            : SnapshotRound::kPeriodEnds;
     began_ns_ = now_ns;
     // Ranks that have made an image at a checkpoint make none now.
     if (asked_ || !half_came_) {

@@ -352,20 +352,7 @@ std::optional<Error> finish_output(const Raw& raw, RunOptions& o) {
   return {};
 }
 
-Result<Command> finish(Raw& raw) {
-  RunOptions& o = raw.options;
-  const auto binding = parse_choice(
-      "--bind-to", raw.binding.substr(0, raw.binding.find(':')),  // mpirun's :overload-allowed
-      {"auto", "none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket"});
-  if (!binding.ok()) return binding.error();
-  o.binding = static_cast<Binding>(binding.value());
-  const bool by_processors = o.binding <= Binding::kCore;
-  for (const ProgramOptions& program : o.programs) {
-    if (!program.processors_each || by_processors) continue;
-    return usage("--bind-to " + raw.binding +
-                 " and --cpus-per-rank both set the processors of ranks; give only one of them");
-  }
-  if (const auto error = finish_output(raw, o)) return *error;
+std::optional<Error> finish_recovery(const Raw& raw, RunOptions& o) {
   const auto divergence =
       parse_choice("--on-divergence", raw.on_divergence, {"rollback", "stop", "warn"});
   if (!divergence.ok()) return divergence.error();
@@ -380,6 +367,24 @@ Result<Command> finish(Raw& raw) {
     if (!restarts.ok()) return restarts.error();
     o.max_restarts = static_cast<std::uint32_t>(restarts.value());
   }
+  return {};
+}
+
+Result<Command> finish(Raw& raw) {
+  RunOptions& o = raw.options;
+  const auto binding = parse_choice(
+      "--bind-to", raw.binding.substr(0, raw.binding.find(':')),  // mpirun's :overload-allowed
+      {"auto", "none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket"});
+  if (!binding.ok()) return binding.error();
+  o.binding = static_cast<Binding>(binding.value());
+  const bool by_processors = o.binding <= Binding::kCore;
+  for (const ProgramOptions& program : o.programs) {
+    if (!program.processors_each || by_processors) continue;
+    return usage("--bind-to " + raw.binding +
+                 " and --cpus-per-rank both set the processors of ranks; give only one of them");
+  }
+  if (const auto error = finish_output(raw, o)) return *error;
+  if (const auto error = finish_recovery(raw, o)) return *error;
   if (!raw.timeout.empty()) {
     const auto timeout =
         parse_seconds("--timeout", raw.timeout, 1e-9, 1e9,

@@ -10,7 +10,7 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::size_t kLongestLineBytes = 64 * 1024;
-// Of what was shown since the kept mark. What is longer is not compared when all ranks go back.
+// What was shown since the kept mark. What is longer is not compared when all ranks go back.
 constexpr std::size_t kMostRecentBytes = 4 << 20;
 
 }  // namespace

@@ -421,15 +421,23 @@ void SupervisorCore::on(const Event::Interrupted& e) {
                                    ": ending all ranks");
 }
 
+std::uint32_t SupervisorCore::newest_incarnation() const {
+  std::uint32_t newest = 0;
+  for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
+  return newest;
+}
+
 void SupervisorCore::on(const Event::Diverged& e) {
   record_rank("diverged").text = e.how;
   if (stopping_) return;
   const bool goes_back = options_.on_divergence == OnDivergence::kRollBack && options_.restart;
-  if (!goes_back || recycles_ || ranks_[rank_].went_back) return stop(kExitFailure, e.how);
+  // As long as no rank has been restarted nothing is repeated, and it would happen again.
+  const bool repeats = newest_incarnation() > 1;
+  if (!goes_back || !repeats || recycles_ || ranks_[rank_].went_back) {
+    return stop(kExitFailure, e.how);
+  }
   goes_back_ = e.how;
-  std::uint32_t newest = 0;
-  for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
-  act(Action::RollBack{newest + 1});
+  act(Action::RollBack{newest_incarnation() + 1});
 }
 
 void SupervisorCore::on(const Event::NoSet&) {
@@ -438,11 +446,10 @@ void SupervisorCore::on(const Event::NoSet&) {
 
 void SupervisorCore::on(const Event::RolledBack& e) {
   const std::string why = std::exchange(goes_back_, {});
-  std::uint32_t newest = 0;
-  for (const Rank& r : ranks_) newest = std::max(newest, r.incarnation);
+  const std::uint32_t incarnation = newest_incarnation() + 1;
   for (Rank& r : ranks_) {
     r.state = State::kStarting;
-    r.incarnation = newest + 1;
+    r.incarnation = incarnation;
     r.coming_back = r.repeated = false;
     r.went_back = true;
   }

@@ -158,6 +158,7 @@ class SupervisorCore {
   void check_everybody_initializes();
   void let_recycle_if_full();
   // Whether the event is about an incarnation that all ranks are about to leave behind.
+  std::uint32_t newest_incarnation() const;
   bool is_void(const Event& event) const;
   // Why a death cannot be answered by a restart; empty if it can.
   std::string objection(const Rank& rank, const Event::Ended& event) const;
