@@ -1,5 +1,5 @@
-// Beginnings of transcripts of the agent's core with one rank, and parts that many transcripts
-// share.
+// Beginnings of transcripts of the agent's core, with one rank or with two, and parts that many
+// transcripts share.
 #pragma once
 
 #include <sstream>
@@ -19,6 +19,7 @@ welcome 0 on 5
 )";
 // Until an image of the rank has been requested.
 inline const std::string kUntilWanted = kUntilRuns + R"(> 4 want 0
+want set 1
 want image 1 of 0
 )";
 // Until this image is kept.
@@ -36,6 +37,7 @@ spawn 0
 welcome 0 on 5
 > 3 initialized 0
 > 4 want 0
+want set 1
 want image 1 of 0
 )";
 // Until the rank has moved into a clone.
@@ -73,6 +75,41 @@ admit 0
 restore 0 from image 7
 )";
 inline const std::string kUntilRestorer = kUntilRestoring + "> 1 spawned 0 pid=10\n";
+
+// Until two ranks run.
+inline const std::string kTwoRun = R"(
+> 0 spawn 0
+admit 0
+spawn 0
+> 0 spawn 1
+admit 1
+spawn 1
+> 1 spawned 0 pid=10
+> 1 spawned 1 pid=11
+> 2 register 0 pid=10 conn=5
+welcome 0 on 5
+> 2 register 1 pid=11 conn=6
+welcome 1 on 6
+> 3 initialized 0
+> 3 initialized 1
+)";
+// Until a set of their images is kept.
+inline const std::string kSetKept = kTwoRun + R"(> 4 want 0
+want set 1
+want image 1 of 0
+want image 1 of 1
+> 5 image 0 pid=20 conn=7 image=1 inc=0
+> 6 image 1 pid=21 conn=8 image=1 inc=0
+keep image 1 of 0, pid 20
+keep image 1 of 1, pid 21
+)";
+// After that, until only the image of rank 0 is missing from the next set.
+inline const std::string kSecondAwaited = R"(> 7 want 0
+want set 2
+want image 2 of 0
+want image 2 of 1
+> 8 image 1 pid=23 conn=9 image=2 inc=0
+)";
 
 // Returns the events of a transcript, one in each line.
 inline std::string events_of(const std::string& transcript) {

@@ -93,9 +93,10 @@ inline std::string text_of_actions(const std::vector<AgentAction>& actions) {
 }
 
 // Plays one line. These are orders: "spawn R", "respawn R [inc=]", "want" (at once),
-// "want-at-checkpoint", "period-ends", "end-images", "resume R image= inc=" (all ranks do),
-// "restore R", "written R image=" (all ranks), "stop", "kill-all". Any other line is an event: "AT
-// EVENT R [pid=] [conn=] [signal=|exit=] [image=|of=] [inc=]".
+// "want-at-checkpoint", "want-to-truncate", "period-ends", "end-images", "roll-back R inc=" (all
+// ranks do), "resume R image= inc=" (all ranks do), "restore R", "written R image=" (all ranks),
+// "stop", "kill-all". Any other line is an event: "AT EVENT R [pid=] [conn=] [signal=|exit=]
+// [image=|of=] [inc=]".
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;
@@ -124,8 +125,10 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   if (name == "spawn") return core.spawn(rank);
   if (name == "want") return core.want_snapshots(SnapshotRound::kAtOnce);
   if (name == "want-at-checkpoint") return core.want_snapshots(SnapshotRound::kAtCheckpoint);
+  if (name == "want-to-truncate") return core.want_snapshots(SnapshotRound::kToTruncate);
   if (name == "period-ends") return core.want_snapshots(SnapshotRound::kPeriodEnds);
   if (name == "end-images") return core.end_images();
+  if (name == "roll-back") return core.roll_back(incarnation);
   if (name == "stop") return core.stop();
   if (name == "kill-all") return core.kill_all();
   if (name == "respawn") return core.respawn(rank, incarnation);
@@ -140,6 +143,7 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
       {"spawned", E::Spawned{pid}},
       {"register", E::Registers{pid, connection}},
       {"initialized", E::Initialized{}},
+      {"live", E::Live{}},
       {"finalized", E::Finalized{}},
       {"child-ended", E::ChildEnded{cause}},
       {"registered-ended", E::RegisteredEnded{cause}},

@@ -18,11 +18,13 @@ welcome 0 on 5
 > 2 want 0
 > 3 initialized 0
 > 4 want 0
+want set 1
 want image 1 of 0
 > 5 want 0
 > 6 image 0 pid=20 conn=6 image=1 inc=0
 keep image 1 of 0, pid 20
 > 7 want 0
+want set 2
 want image 2 of 0
 > 8 image 0 pid=21 conn=7 image=2 inc=0
 keep image 2 of 0, pid 21
@@ -63,6 +65,7 @@ end image of 0, pid 20
 // Rules 3 and 8 of the snapshots' protocol.
 TEST(AgentImages, OutdatedProcessesAreRefused) {
   expect_transcript(1, false, kUntilKept + R"(> 6 want 0
+want set 2
 want image 2 of 0
 > 7 child-ended 0 signal=9
 kill tree 0
@@ -108,6 +111,7 @@ lost 0: its snapshot was lost
 
 TEST(AgentImages, AKeptImageThatEndsIsReplaced) {
   expect_transcript(1, false, kUntilKept + R"(> 6 want 0
+want set 2
 want image 2 of 0
 > 7 image 0 pid=21 conn=7 image=2 inc=0
 keep image 2 of 0, pid 21
@@ -116,6 +120,7 @@ end image of 0, pid 20
 > 9 image-ended 0 pid=21
 ask for images
 > 10 want 0
+want set 3
 want image 3 of 0
 )");
 }
@@ -143,24 +148,8 @@ kill tree 0
 )");
 }
 
-const std::string kTwoRun = R"(
-> 0 spawn 0
-admit 0
-spawn 0
-> 0 spawn 1
-admit 1
-spawn 1
-> 1 spawned 0 pid=10
-> 1 spawned 1 pid=11
-> 2 register 0 pid=10 conn=5
-welcome 0 on 5
-> 2 register 1 pid=11 conn=6
-welcome 1 on 6
-> 3 initialized 0
-> 3 initialized 1
-)";
-
-// One rank enters a checkpoint in the second half of the period, and the other one does not.
+// One rank enters a checkpoint in the second half of the period, and the other one does not. The
+// next number is greater than all that were requested, because the images may form a set.
 TEST(AgentImages, ImagesThatWereNotMadeAtACheckpointAreRequestedWhenThePeriodEnds) {
   expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
@@ -175,9 +164,9 @@ want image 2 of 1
 > 9 image 0 pid=20 conn=8 image=1 inc=0
 keep image 1 of 0, pid 20
 > 10 want-at-checkpoint 0
-want image 2 of 0 at a checkpoint
+want image 3 of 0 at a checkpoint
 > 11 period-ends 0
-want image 2 of 0
+want image 3 of 0
 )");
 }
 
@@ -221,18 +210,19 @@ welcome 1 on 8
 > 13 period-ends 0
 want image 2 of 0
 > 14 want-at-checkpoint 0
-want image 2 of 1 at a checkpoint
-> 15 image 1 pid=22 conn=9 image=2 inc=1
-keep image 2 of 1, pid 22
+want image 3 of 1 at a checkpoint
+> 15 image 1 pid=22 conn=9 image=3 inc=1
+keep image 3 of 1, pid 22
 end image of 1, pid 21
 > 16 image-ended 1 pid=22
 ask for images
 > 17 period-ends 0
-want image 3 of 1
+want image 4 of 1
 )");
 }
 
-// The request to the dead incarnation is not repeated, because its number has been used.
+// The request to the dead incarnation is not repeated, because its number has been used. The image
+// of the next incarnation was requested at no checkpoint before, so it may be one of a set.
 TEST(AgentImages, ARequestIsNotRepeatedToTheNextIncarnation) {
   expect_transcript(1, false, kUntilRuns + R"(> 4 want-at-checkpoint 0
 want image 1 of 0 at a checkpoint
@@ -242,6 +232,7 @@ want image 1 of 0 at a checkpoint
 welcome 0 on 7
 > 12 initialized 0
 > 13 period-ends 0
+want set 2
 want image 2 of 0
 )");
 }
@@ -260,20 +251,277 @@ TEST(AgentImages, AHalfPeriodIsCompleteWhenAllRanksHaveAnImageMadeAtACheckpoint)
   EXPECT_TRUE(played("9 finalized 0\n"));
 }
 
+// Also those of a set that is being made.
 TEST(AgentImages, ImagesEndWithTheJob) {
-  expect_transcript(2, false, kTwoRun + R"(> 4 want 0
-want image 1 of 0
-want image 1 of 1
-> 5 image 1 pid=21 conn=7 image=1 inc=0
-keep image 1 of 1, pid 21
-> 6 stop 0
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 stop 0
+end image of 1, pid 23
+end image of 0, pid 20
 terminate 0
 end image of 1, pid 21
 terminate 1
-> 7 image 0 pid=20 conn=8 image=1 inc=0
-refuse 0 on 8: this image comes too late
-> 8 want 0
+> 10 image 0 pid=22 conn=10 image=2 inc=0
+refuse 0 on 10: this image comes too late
+> 11 want 0
 )");
+}
+
+// --- Sets
+
+TEST(AgentImages, ASetIsKeptWhenItsLastImageRegisters) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 want 0
+> 9 want-at-checkpoint 0
+> 10 image 0 pid=22 conn=10 image=2 inc=0
+keep image 2 of 0, pid 22
+end image of 0, pid 20
+keep image 2 of 1, pid 23
+end image of 1, pid 21
+> 11 want 0
+want set 3
+want image 3 of 0
+want image 3 of 1
+)");
+}
+
+// Each rank that dies goes on from its image of the former set. No image is requested while one of
+// them is away: being started again, or repeating its past.
+TEST(AgentImages, ASetIsGivenUpAtADeath) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 child-ended 0 signal=9
+end image of 1, pid 23
+kill tree 0
+> 10 image 0 pid=22 conn=10 image=2 inc=0
+refuse 0 on 10: this image comes too late
+> 11 want 0
+> 12 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 9
+> 13 respawn 0 inc=1
+publish death 0
+ring all
+admit 0
+wake image 1 of 0
+> 14 want 0
+> 15 forked 0 pid=30 inc=1
+adopt 0, pid 30
+> 16 woken 0 pid=30 conn=11 inc=1
+welcome 0 on 11
+> 17 initialized 0
+> 18 period-ends 0
+> 19 live 0
+ask for images
+> 20 want 0
+want set 3
+want image 3 of 0
+want image 3 of 1
+)");
+}
+
+// The death of a rank whose image has registered gives the set up as well, and the image of the
+// other rank is refused.
+TEST(AgentImages, AnImageOfASetThatWasGivenUpIsRefused) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 child-ended 1 signal=9
+end image of 1, pid 23
+kill tree 1
+> 10 image 0 pid=22 conn=10 image=2 inc=0
+refuse 0 on 10: this image comes too late
+> 11 tree-gone 1
+drain 1
+report 1 ended by signal 9, Killed at 9
+> 12 respawn 1 inc=1
+publish death 1
+ring all
+admit 1
+wake image 1 of 1
+)");
+}
+
+// A rank that has ended makes no image any more. The other one is protected by single images.
+TEST(AgentImages, ASetIsKeptOneByOneWhenARankLeavesFinalize) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 finalized 0
+keep image 2 of 1, pid 23
+end image of 1, pid 21
+> 10 child-ended 0 exit=0
+await output 0
+> 11 want 0
+want image 3 of 1
+> 12 image 1 pid=24 conn=10 image=3 inc=0
+keep image 3 of 1, pid 24
+end image of 1, pid 23
+)");
+}
+
+// The first case: the refusal comes after the other image. The second case: it comes before it.
+TEST(AgentImages, IfARankCanMakeNoImageTheOthersAreKeptOneByOne) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 not-frozen 0 image=2
+keep image 2 of 1, pid 23
+end image of 1, pid 21
+> 10 want 0
+want set 3
+want image 3 of 0
+want image 3 of 1
+)");
+  expect_transcript(2, false, kSetKept + R"(> 7 want 0
+want set 2
+want image 2 of 0
+want image 2 of 1
+> 8 not-frozen 0 image=2
+> 9 image 1 pid=23 conn=9 image=2 inc=0
+keep image 2 of 1, pid 23
+end image of 1, pid 21
+)");
+}
+
+// Either an image that has registered is lost, or one that has not.
+TEST(AgentImages, IfAnImageOfASetIsLostTheOthersAreKeptOneByOne) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 image-ended 0 pid=22 image=2
+keep image 2 of 1, pid 23
+end image of 1, pid 21
+ask for images
+)");
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 image-ended 1 pid=23 image=2
+ask for images
+> 10 image 0 pid=22 conn=10 image=2 inc=0
+keep image 2 of 0, pid 22
+end image of 0, pid 20
+)");
+}
+
+// A rank waits because its journal is nearly full, and the other rank computes for long.
+TEST(AgentImages, ImagesAreKeptOneByOneIfThatTruncatesAJournal) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 want-to-truncate 0
+keep image 2 of 1, pid 23
+end image of 1, pid 21
+want image 3 of 1
+> 10 image 1 pid=24 conn=10 image=3 inc=0
+keep image 3 of 1, pid 24
+end image of 1, pid 23
+> 11 image 0 pid=22 conn=11 image=2 inc=0
+keep image 2 of 0, pid 22
+end image of 0, pid 20
+)");
+}
+
+// The image of the rank that waits is kept though the other one is still to come.
+TEST(AgentImages, ARoundThatTruncatesMakesNoSet) {
+  expect_transcript(2, false, kTwoRun + R"(> 4 want-to-truncate 0
+want image 1 of 0
+want image 1 of 1
+> 5 image 0 pid=20 conn=7 image=1 inc=0
+keep image 1 of 0, pid 20
+)");
+}
+
+// Its journal is truncated all the same, though a single image replaces one of the set.
+TEST(AgentImages, ARankThatIsAwayDoesNotDelayATruncation) {
+  expect_transcript(2, false, kSetKept + R"(> 7 child-ended 0 signal=9
+kill tree 0
+> 8 want 0
+> 9 want-to-truncate 0
+want image 2 of 1
+)");
+}
+
+// --- All go back
+
+// One rank runs, and the other one has died already.
+TEST(AgentImages, AllRanksGoBackWhenNoneIsLeft) {
+  expect_transcript(2, false, kSetKept + R"(> 7 child-ended 1 signal=9
+kill tree 1
+> 8 roll-back 0 inc=5
+kill tree 0
+> 9 tree-gone 1
+drain 1
+> 10 tree-gone 0
+drain 0
+put back set 1
+ring all
+report all ranks back at set 1
+admit 0
+admit 1
+wake image 1 of 0
+wake image 1 of 1
+> 11 forked 0 pid=30 inc=5
+adopt 0, pid 30
+> 12 woken 0 pid=30 conn=9 inc=5
+welcome 0 on 9
+> 13 woken 1 pid=29 conn=10 inc=1
+refuse 1 on 10: this rank has gone on without it
+> 14 woken 1 pid=31 conn=11 inc=5
+adopt 1, pid 31
+welcome 1 on 11
+)");
+}
+
+// A set that is being made, and the clone of an image that is being woken, are of no use any more.
+TEST(AgentImages, NothingThatIsUnderWayOutlastsAReturn) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 roll-back 0 inc=1
+end image of 1, pid 23
+kill tree 0
+kill tree 1
+> 10 image 0 pid=22 conn=10 image=2 inc=0
+refuse 0 on 10: this image comes too late
+> 11 tree-gone 0
+drain 0
+> 12 tree-gone 1
+drain 1
+put back set 1
+ring all
+report all ranks back at set 1
+admit 0
+admit 1
+wake image 1 of 0
+wake image 1 of 1
+> 13 roll-back 0 inc=2
+put back set 1
+ring all
+report all ranks back at set 1
+admit 0
+admit 1
+wake image 1 of 0
+wake image 1 of 1
+> 14 forked 0 pid=30 inc=1
+> 15 woken 1 pid=31 conn=11 inc=1
+refuse 1 on 11: this rank has gone on without it
+)");
+}
+
+// The job ends, so its ranks are not started again. Only ends that come after the stop are
+// reported.
+TEST(AgentImages, AJobThatIsStoppedDoesNotGoBack) {
+  expect_transcript(2, true, kSetKept + R"(> 7 roll-back 0 inc=1
+kill tree 0
+kill tree 1
+> 8 tree-gone 0
+drain 0
+> 9 stop 0
+end image of 0, pid 20
+end image of 1, pid 21
+> 10 tree-gone 1
+drain 1
+report 1 ended by signal 9, Killed at 0
+)");
+}
+
+TEST(AgentImages, ThereIsASetWhileAllRanksKeepTheirImagesOfOneNumber) {
+  AgentCore core(all_local(2));
+  const auto has_set_after = [&core](const std::string& events) {
+    std::istringstream lines(events);
+    for (std::string line; std::getline(lines, line);) play(core, line);
+    return core.has_set();
+  };
+  EXPECT_FALSE(has_set_after(events_of(kTwoRun)));
+  EXPECT_FALSE(has_set_after("4 want 0\n5 image 0 pid=20 conn=7 image=1 inc=0\n"));
+  EXPECT_TRUE(has_set_after("6 image 1 pid=21 conn=8 image=1 inc=0\n"));
+  EXPECT_TRUE(has_set_after("7 want 0\n8 image 1 pid=23 conn=9 image=2 inc=0\n"));
+  EXPECT_FALSE(has_set_after("9 not-frozen 0 image=2\n"));
+  EXPECT_FALSE(
+      has_set_after("10 want-at-checkpoint 0\n"
+                    "11 image 0 pid=24 conn=10 image=3 inc=0\n"
+                    "12 image 1 pid=25 conn=11 image=3 inc=0\n"));
+  EXPECT_TRUE(
+      has_set_after("13 want 0\n"
+                    "14 image 0 pid=26 conn=12 image=4 inc=0\n"
+                    "15 image 1 pid=27 conn=13 image=4 inc=0\n"));
+  EXPECT_FALSE(has_set_after("16 image-ended 0 pid=26\n"));
 }
 
 }  // namespace

@@ -27,7 +27,10 @@ adopt 0, pid 30
 > 12 woken 0 pid=30 conn=8 inc=1
 welcome 0 on 8
 > 13 initialized 0
+> 14 live 0
+ask for images
 > 14 want 0
+want set 2
 want image 2 of 0
 > 15 image 0 pid=21 conn=9 image=2 inc=1
 keep image 2 of 0, pid 21
@@ -91,6 +94,7 @@ spawn 0
 welcome 0 on 7
 > 12 initialized 0
 > 13 want 0
+want set 2
 want image 2 of 0
 > 14 moves 0 pid=42 conn=8 of=41 inc=1
 move 0 to pid 42, keeper on 7

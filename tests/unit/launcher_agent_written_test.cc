@@ -33,10 +33,13 @@ welcome 1 on 6
 TEST(AgentWritten, AJobResumesFromWrittenImagesAndMakesImagesOfItsOwn) {
   expect_transcript(2, false, std::string(kRestored) + R"(
 > 4 want 0
+want set 8
 want image 8 of 0
 want image 8 of 1
 > 5 image 0 pid=20 conn=7 image=8 inc=3
+> 6 image 1 pid=21 conn=8 image=8 inc=3
 keep image 8 of 0, pid 20
+keep image 8 of 1, pid 21
 > 9 child-ended 0 signal=9
 kill tree 0
 > 10 tree-gone 0
@@ -47,6 +50,28 @@ publish death 0
 ring all
 admit 0
 wake image 8 of 0
+)");
+}
+
+// The image of a set that is given up has never been kept, so the written one is still the newest.
+TEST(AgentWritten, ARankThatDiesBeforeTheSetIsCompleteIsRestoredOnceMore) {
+  expect_transcript(2, false, std::string(kRestored) + R"(
+> 4 want 0
+want set 8
+want image 8 of 0
+want image 8 of 1
+> 5 image 0 pid=20 conn=7 image=8 inc=3
+> 9 child-ended 0 signal=9
+end image of 0, pid 20
+kill tree 0
+> 10 tree-gone 0
+drain 0
+report 0 ended by signal 9, Killed at 9
+> 11 respawn 0 inc=4
+publish death 0
+ring all
+admit 0
+restore 0 from image 7
 )");
 }
 
@@ -160,6 +185,7 @@ admit 0
   expect_transcript(1, false, kept + both_die + "restore 0 from image 1\n");
   const std::string newer = R"(
 > 8 want 0
+want set 2
 want image 2 of 0
 > 8 image 0 pid=21 conn=7 image=2 inc=0
 keep image 2 of 0, pid 21

@@ -199,7 +199,9 @@ const Case kCases[] = {
      "no set: rank 0 is run by a script that waits for it, and --resume would not run the rest of "
      "the script; let it end by exec PROGRAM (docs/snapshots.md)\n",
      ""},
-    {"OfAll", SetRule::kOfAll, events_of(kOneImage), "6 cut 0", "", "set 1 of 20 0\n"},
+    // The only image is kept because the other rank could make none.
+    {"OfAll", SetRule::kOfAll, events_of(kOneImage) + "5 not-frozen 1 image=1\n", "6 cut 0", "",
+     "set 1 of 20 0\n"},
     {"AllStand", SetRule::kAllStand, events_of(kImages), "6 cut 0 running", "", "set 1 of 20 21\n"},
     {"NotWhenFilled", SetRule::kNotWhenFilled, events_of(kImages), "6 cut 0 filled", "",
      "set 1 of 20 21\n"},

@@ -89,11 +89,11 @@ TEST(SnapshotPolicy, ARankThatWaitsGetsARoundAtOnce) {
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
   policy.grown(1, 76, 100);
   policy.waited_for();
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kAtOnce);  // regardless of its cost
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kToTruncate);  // regardless of its cost
   policy.grown(1, 76, 100);  // no more growth than before that round
   policy.waited_for();
   policy.grown(1, 76, 100);
-  EXPECT_EQ(policy.look(kSecond + 1, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.look(kSecond + 1, kMs), SnapshotRound::kToTruncate);
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 1);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -13,6 +14,9 @@
 
 namespace rejoin::launcher {
 
+// Without the rule, a state would follow that cannot follow: an invariant ends the process.
+inline constexpr const char* kNoState = nullptr;
+
 template <class Rule>
 struct LeftOut {
   const char* name;
@@ -20,7 +24,7 @@ struct LeftOut {
   std::string events;   // the events before the last one
   const char* last;     // the last event
   const char* with;     // the actions that follow
-  const char* without;  // the actions that follow if the rule is left out
+  const char* without;  // the actions that follow if the rule is left out; kNoState: none
 };
 
 template <class Rule>
@@ -33,9 +37,10 @@ std::string name_of_left_out(const testing::TestParamInfo<LeftOut<Rule>>& c) {
   return c.param.name;
 }
 
-// The agent's core with one rank.
-struct CorePlayer {
-  AgentCore core{all_local(1)};
+// The agent's core.
+template <std::uint32_t kRanks>
+struct PlayerOfRanks {
+  AgentCore core{all_local(kRanks)};
   template <class Rule>
   void leave_out(Rule rule) {
     core.leave_out(rule);
@@ -46,6 +51,9 @@ struct CorePlayer {
     return text;
   }
 };
+
+using CorePlayer = PlayerOfRanks<1>;
+using PairPlayer = PlayerOfRanks<2>;
 
 template <class Player, class Rule>
 std::string last_of(const LeftOut<Rule>& c, Rule left_out) {
@@ -59,6 +67,10 @@ std::string last_of(const LeftOut<Rule>& c, Rule left_out) {
 template <class Player, class Rule>
 void expect_noticed(const LeftOut<Rule>& c) {
   EXPECT_EQ(last_of<Player>(c, Rule::kNone), c.with);
+  if (c.without == kNoState) {
+    EXPECT_DEATH(last_of<Player>(c, c.rule), "cannot follow it");
+    return;
+  }
   EXPECT_EQ(last_of<Player>(c, c.rule), c.without);
   EXPECT_NE(std::string(c.with), c.without);
 }

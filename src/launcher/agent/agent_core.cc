@@ -79,11 +79,14 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Live&) {
   for (const auto& [i, r] : ranks_) {
     if (is_away(i)) return;
   }
-  if (!stopping_) act(rank, Do::AskImages{});
+  if (has_set()) act(rank, Do::AskImages{});
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
-  ranks_.at(rank).finalized = true;
+  Rank& r = ranks_.at(rank);
+  r.finalized = true;
+  // It makes no image any more.
+  if (r.in_flight && is_pending_set(r.wanted)) keep_one_by_one();
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::TreeGone&) {
@@ -358,7 +361,7 @@ std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
     if (waits && is_away(i)) return {};
   }
   std::uint64_t number = 0;
-  bool all = round != SnapshotRound::kAtCheckpoint;
+  bool all = round != SnapshotRound::kAtCheckpoint && !truncates;
   for (const auto& [i, r] : ranks_) {
     number = std::max(number, r.wanted + 1);
     all &= is_to_be_asked(i, round) && !is_asked_again(r, round);

@@ -432,7 +432,7 @@ void SupervisorCore::on(const Event::Diverged& e) {
   if (stopping_) return;
   const bool goes_back = options_.on_divergence == OnDivergence::kRollBack && options_.restart;
   // As long as no rank has been restarted nothing is repeated, and it would happen again.
-  const bool repeats = newest_incarnation() > 1;
+  const bool repeats = newest_incarnation() > 0;
   if (!goes_back || !repeats || recycles_ || ranks_[rank_].went_back) {
     return stop(kExitFailure, e.how);
   }

@@ -63,7 +63,8 @@ def threads_that_have_ended(t):
 def threads_and_written_images(t):
     """No set of images is written from which a job would replay calls of several threads."""
     with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
-        often = ["--snapshots", "0.05", "--checkpoint-every", "0.2"]
+        # The next image after a call of the thread comes late.
+        often = ["--snapshots", "2", "--checkpoint-every", "0.2"]
         flags = ["--checkpoint-dir", f"{directory}/sets", *often]
         result = t.run(2, "threads", "late", flags=flags)
         require(result.code == 0, f"exit code {result.code}", result)
