@@ -157,7 +157,14 @@ class Execution {
     incarnation_ = control_->incarnation.load(std::memory_order_acquire);
     begin();
     control_->ordinal.store(host_, Step::kPosition, ordinal_, std::memory_order_relaxed);
-    faults_.go_on_behind(incarnation_, ordinal_);
+  }
+  // Called in such an image, when it goes on. `inside`: in the middle of the newest operation,
+  // where no later moment of an operation need come.
+  void go_on(bool inside) {
+    faults_.go_on_behind(incarnation_, inside ? ordinal_ - 1 : ordinal_);
+    if (!inside) return;
+    faults_.point(ordinal_, Moment::kBefore);
+    faults_.point(ordinal_, Moment::kInside);
   }
 
   // --- Init, Finalize, and the log of operations

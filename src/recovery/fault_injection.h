@@ -21,7 +21,7 @@ class FaultInjection {
 
   // This incarnation begins behind the operation with this ordinal, from a checkpoint or as the
   // clone of a snapshot. Fault points in operations that are not repeated fire in the next
-  // operation.
+  // operation, which is the present one if the snapshot was made inside of it.
   void go_on_behind(std::uint32_t incarnation, std::uint64_t ordinal) {
     incarnation_ = incarnation;
     for (journal::FaultPoint& p : points_) {

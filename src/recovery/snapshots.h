@@ -213,7 +213,7 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     imaged_at_ = journal_.region().memory().all_backed_bytes();
     journal_.region().zones().expect_snapshot();
     const journal::Frozen frozen = host_.freeze(number);
-    if (frozen == journal::Frozen::kWoken) wake(shown);
+    if (frozen == journal::Frozen::kWoken) wake(shown, place);
     refused_ = frozen == journal::Frozen::kNot;
     return true;
   }
@@ -248,13 +248,14 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     return image[first ? 0 : 1];
   }
 
-  void wake(const typename Execution<H>::Shown& shown) {
+  void wake(const typename Execution<H>::Shown& shown, Place place) {
     rank_.rebase();
     execution_.show_again(shown);
     looked_at_ = journal_.notices().count() - 1;
     journal_.notices().again();
     truncate();  // as far as its predecessors may have, before the operation that comes now
     execution_.show_initialized(1);
+    execution_.go_on(place == Place::kInside);
   }
 
   H& host_;

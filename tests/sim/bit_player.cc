@@ -69,10 +69,16 @@ class BitPlayer::Sum final : public recovery::Nonblocking {
 };
 
 BitPlayer::BitPlayer(Player& player) : job_(player.job()), rank_(player.sim_rank()) {
+  comm_ = communicator(kContext);
+}
+
+SimRank::Comm* BitPlayer::communicator(std::uint64_t context) {
   std::uint32_t all[kMaxSimRanks];
   for (std::uint32_t i = 0; i < ranks(); ++i) all[i] = i;
-  comm_ = rank_.make_comm(kContext, all, ranks());
-  job_.simulation().add_block(rank(), comm_->members.mine);
+  SimRank::Comm* comm = rank_.make_comm(context, all, ranks());
+  if (comm == nullptr) job_.fail_if("make_comm fails");
+  job_.simulation().add_block(rank(), comm->members.mine);
+  return comm;
 }
 
 std::uint32_t BitPlayer::rank() const { return rank_.rank(); }
@@ -122,6 +128,18 @@ void BitPlayer::sum(std::uint64_t contribution) {
       *comm_, call(OpKind::kAllreduce, sizeof contribution, -1), sum_of(contribution));
   if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
   summed(sequence, value_of(o));
+}
+
+void BitPlayer::sums_elsewhere(std::uint64_t contribution) {
+  SimRank::Comm* const usual = comm_;
+  SimRank::Comm* const others[] = {communicator(kContext + 1 + operations_),
+                                   communicator(kContext + 2 + operations_)};
+  for (SimRank::Comm* other : others) {
+    comm_ = other;
+    sum(contribution);
+  }
+  for (SimRank::Comm* other : others) rank_.free_comm(other);
+  comm_ = usual;
 }
 
 void BitPlayer::begin_sum(std::uint64_t contribution) {

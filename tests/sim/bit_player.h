@@ -30,6 +30,8 @@ class BitPlayer {
   // Begins a sum, which finish_sum() completes; one at a time.
   void begin_sum(std::uint64_t contribution);
   void finish_sum();
+  // Makes two communicators of all ranks, computes a sum in each, and frees them.
+  void sums_elsewhere(std::uint64_t contribution);
   void broadcast(std::uint32_t root, std::uint64_t value);
   void barrier() { sum(0); }
   void send(std::uint32_t to, std::uint64_t value);
@@ -51,6 +53,7 @@ class BitPlayer {
   void summed(std::uint64_t sequence, std::uint64_t sum);
   void happened(Happened::Kind kind, std::uint32_t peer, std::uint64_t index, std::uint64_t message,
                 std::uint64_t value);
+  SimRank::Comm* communicator(std::uint64_t context);
   recovery::SentMessage post(std::uint32_t to, std::uint64_t value, bool synchronous);
 
   static constexpr std::size_t kMostEvents = 400;

@@ -94,6 +94,7 @@ void senders(BitPlayer& p) {
   if (p.rank() == 0) {
     p.receive(-1);
   } else if (p.rank() == 1) {
+    for (int i = 0; i < 4; ++i) p.asks(2);  // images are made here
     sends = p.bit();
     p.send(2, sends ? 0 : 1);
   } else {
@@ -106,6 +107,7 @@ void senders(BitPlayer& p) {
 // The bits decide in which order a rank receives two messages, whose senders wait for that.
 void orders(BitPlayer& p) {
   if (p.rank() == 0) {
+    for (int i = 0; i < 4; ++i) p.asks(1);  // images are made here
     const bool other = p.bit();
     p.receive(other ? 2 : 1);
     p.receive(other ? 1 : 2);
@@ -113,6 +115,13 @@ void orders(BitPlayer& p) {
     p.send_synchronously(0, p.rank());
   }
   p.sum(p.number(1000) + p.state());
+}
+
+// Communicators come and go.
+void communicators(BitPlayer& p) {
+  p.sums_elsewhere(p.number(1000) + p.state());
+  if (p.rank() == 0) p.send(1, p.state());
+  if (p.rank() == 1) p.receive(0);
 }
 
 // The same as above, several times: sets are made in between.
@@ -161,6 +170,7 @@ std::vector<World> bit_worlds() {
   add_back("back-waits", 2, 25, waits);
   add_back("back-senders", 3, 40, again<senders>);
   add_back("back-orders", 3, 30, again<orders>);
+  add_back("back-communicators", 3, 30, again<communicators>);
   add_back("back-all", 3, 60, all_longer);
   add_back("back-often", 3, 20, all_longer);
   return worlds;
