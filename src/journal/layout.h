@@ -191,8 +191,8 @@ struct RankControl {
   // Rank 0: WrittenVersions, before it prepares `newest`.
   OwnerWord<std::uint64_t> written_versions;
   // The owner. Nonzero if more than one of its threads has called MPI. The order of those calls is
-  // not recorded, so the rank can be restarted only from an image with at least this number: images
-  // are made only of processes with a single thread, so later ones need none of those calls.
+  // not recorded, so the rank can be restarted alone only from an image with at least this number:
+  // behind such an image none of those calls is repeated, and none was going on.
   OwnerWord<std::uint64_t> several_threads_before;
   // The owner. 1 if a thread may call MPI while another one blocks in it (MPI_THREAD_MULTIPLE).
   OwnerWord<std::uint32_t> threads_may_call;

@@ -163,8 +163,12 @@ class Observations {
 void skip_observations(std::uint64_t position);
 void mark_observations();
 void truncate_observations(std::uint64_t keep_from);
-// These call is_live() and wake() of them. Main thread only.
-bool observations_are_live();
+// For an image of this process. On the main thread, or while that is stopped; in the first case no
+// answer is half recorded, in the second one that is asked first. has_live_observations() is false
+// also then, and mark_image() is mark() and truncate().
+bool has_live_observations();
+void mark_image(std::uint64_t keep_from);
+// Calls wake() of them.
 void wake_observations();
 // Called in a clone that takes the place of this process, with the segment where it was.
 void move_observations();

@@ -126,8 +126,15 @@ void truncate_observations(std::uint64_t keep_from) {
   if (on_main_thread() && recorder() != nullptr) the_recorder->observations.truncate(keep_from);
 }
 
-bool observations_are_live() {
-  return !on_main_thread() || recorder() == nullptr || the_recorder->observations.is_live();
+bool has_live_observations() {
+  if (on_main_thread()) recorder();
+  return the_recorder == nullptr || (!the_recorder->busy && the_recorder->observations.is_live());
+}
+
+void mark_image(std::uint64_t keep_from) {
+  if (the_recorder == nullptr) return;
+  the_recorder->observations.mark();
+  the_recorder->observations.truncate(keep_from);
 }
 
 void move_observations() {

@@ -49,12 +49,9 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     cost_.begin_request();
     char why[400];
-    if (!libc_recording::observations_are_live()) return MayFreeze::kNotNow;
     if (journal::runs_under_valgrind()) return refuse(number, kUnderValgrind);
     if (!state_.note()) return refuse(number, kTooOldKernel);
-    if (!has_no_pending_signals(why, sizeof why) || !is_only_caller(why, sizeof why)) {
-      return refuse(number, why);
-    }
+    if (!has_no_pending_signals(why, sizeof why)) return refuse(number, why);
     stop_all();
     const MayFreeze may = may_freeze_stopped(number, why, sizeof why);
     if (may == MayFreeze::kYes) return may;
@@ -75,7 +72,6 @@ class Freezer final : public engine::ProcessImage {
       return false;
     }
     if (mover_.is_impossible()) return say_cannot_move(why, size);
-    if (!is_only_caller(why, size)) return false;
     stop_all();
     const bool can = threads_.stop(why, size) && can_ever_be_cloned(why, size) &&
                      (files_.note(rank_.host().agent_socket(), why, size) || files_.may_pass());
@@ -113,18 +109,6 @@ class Freezer final : public engine::ProcessImage {
     return MayFreeze::kNo;
   }
 
-  // Whether this is the main thread, and no other one is inside MPI. An image is made at the entry
-  // of an operation of one thread; what another thread has begun could not go on behind it.
-  bool is_only_caller(char* why, std::size_t size) {
-    if (!is_main_thread()) {
-      snprintf(why, size, "calls MPI on another thread than its main one");
-      return false;
-    }
-    if (!rank_.host().has_waiting_thread()) return true;
-    snprintf(why, size, "has another thread inside MPI (MPI_THREAD_MULTIPLE)");
-    return false;
-  }
-
   // Nothing else of this process runs from here to go_on(): neither a handler of a signal, which
   // could wait for a thread that is stopped, nor a thread that may_freeze_stopped() stops.
   void stop_all() { state_.block_signals(); }
@@ -137,15 +121,25 @@ class Freezer final : public engine::ProcessImage {
   MayFreeze may_freeze_stopped(std::uint64_t number, char* why, std::size_t size) {
     const bool stopped = threads_.stop(why, size);
     cost_.add_ns(threads_.stop_ns());
+    if (stopped && !libc_recording::has_live_observations()) return MayFreeze::kNotNow;
     if (!stopped || !can_be_cloned(why, size) ||
         !files_.note(rank_.host().agent_socket(), why, size) || !can_move(why, size) ||
         (!is_child_of_agent() && !mover_.move(why, size))) {
       return MayFreeze::kNo;
     }
     if (!mark_output(number)) return MayFreeze::kNotNow;
-    libc_recording::mark_observations();
-    libc_recording::truncate_observations(rank_.observations_mark());
+    libc_recording::mark_image(rank_.observations_mark());
+    note_several_threads(number);
     return MayFreeze::kYes;
+  }
+
+  // If several threads call MPI, the order in which they go on in the clone is not recorded, unless
+  // only the main one is inside.
+  void note_several_threads(std::uint64_t number) {
+    auto& before = rank_.control().several_threads_before;
+    const bool several = before.load(std::memory_order_relaxed) != 0;
+    if (!several || (is_main_thread() && !rank_.host().has_waiting_thread())) return;
+    before.store(rank_.host(), journal::Step::kFlag, number + 1);
   }
 
   // Asks the agent to read what this process has printed so far, which is in its pipes, and gives

@@ -68,6 +68,8 @@ void Mover::go_on_as_rank(pid_t from, pid_t agent, int news) {
   if (rank_.is_replaying()) woken_();
 }
 
+void Mover::be_keeper_of_rank() { be_keeper(rank_.host().agent_socket(), rank_.rank()); }
+
 // Returns if the clone has ended without asking. If the clone has ended since then, the agent
 // knows, or will soon, that no process is the rank, so this process must end, too.
 void Mover::become_keeper_if(int news) {
@@ -83,8 +85,7 @@ void Mover::become_keeper_if(int news) {
   Message m;
   if (wire::receive_message(agent, m, nullptr, MSG_DONTWAIT) == wire::Received::kMessage &&
       m.type == MessageType::kStay) {
-    threads_.end();
-    be_keeper(agent, rank_.rank());
+    threads_.end([](void* mover) { static_cast<Mover*>(mover)->be_keeper_of_rank(); }, this);
   }
   for (;;) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
 }

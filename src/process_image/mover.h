@@ -38,6 +38,7 @@ class Mover {
  private:
   void go_on_as_rank(pid_t from, pid_t agent, int news);
   void become_keeper_if(int news);
+  [[noreturn]] void be_keeper_of_rank();
 
   recovery::Rank& rank_;
   const UnclonedState& state_;

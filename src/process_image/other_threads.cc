@@ -182,6 +182,8 @@ struct ThreadState {
 
   void note();
   void restore() const;
+  // Ends what restore() registers anew: this thread becomes another one.
+  void leave() const;
   // Where, from the thread pointer on, the C library knows the id: the same for all of its threads.
   std::uint64_t place_of_id() const {
     return reinterpret_cast<std::uint64_t>(id_word) - thread_pointer;
@@ -236,6 +238,13 @@ void ThreadState::restore() const {
   if (timer_slack_ns > 0) call(SYS_prctl, PR_SET_TIMERSLACK, timer_slack_ns);
 }
 
+void ThreadState::leave() const {
+  constexpr int kUnregister = 1;
+  if (&__rseq_size == nullptr || __rseq_size == 0) return;
+  auto* area = reinterpret_cast<char*>(thread_pointer) + __rseq_offset;
+  call(SYS_rseq, area, kRseqBytes, kUnregister, kRseqSignature);
+}
+
 // Creates a thread of this process that goes to `place`, with a small stack until it is there.
 // Returns its id, or -errno.
 long create_thread(const ThreadState& state, const Place* place, void* stack) {
@@ -257,6 +266,20 @@ long create_thread(const ThreadState& state, const Place* place, void* stack) {
       : "a"(SYS_clone), "D"(kFlags), "S"(stack), "d"(0), "r"(r10), "r"(r8), "r"(r12)
       : "rcx", "r11", "memory");
   return result;
+}
+
+// Continues at `place` as the thread that was noted, on its stack.
+[[noreturn]] void continue_as(const ThreadState& state, const Place* place) {
+  call(SYS_set_tid_address, state.id_word);
+  register const Place* r12 asm("r12") = place;
+  asm volatile(
+      "syscall\n"
+      "movq %%r12, %%rdi\n"
+      "jmp rejoin_go_to_place\n"
+      :
+      : "a"(SYS_arch_prctl), "D"(ARCH_SET_FS), "S"(state.thread_pointer), "r"(r12)
+      : "rcx", "r11", "memory");
+  __builtin_unreachable();
 }
 
 // Calls f(id) for each thread of this process, until it returns false.
@@ -288,9 +311,11 @@ bool each_thread(int directory, F f) {
 struct OtherThread {
   std::atomic<std::uint32_t> state;
   Phase phase() const { return static_cast<Phase>(state.load() & kPhaseMask); }
-  int id;  // as it was listed
+  int id;        // as it was listed
+  bool is_main;  // of the process in which it was stopped
   ThreadState kernel;
-  Place place;                             // in the handler
+  stack_t signal_stack;  // of the caller; others have theirs in the signal's frame
+  Place place;           // in the handler
   alignas(16) std::byte first_stack[256];  // of a created thread, until it is there
 };
 
@@ -332,15 +357,18 @@ void OtherThreads::stay(OtherThread& thread) {
   if (rejoin_note_place(&thread.place) != 0) {
     thread.kernel.id = static_cast<int>(call(SYS_gettid));
     thread.kernel.restore();
+    if (thread.is_main) create_caller();
   }
   thread.state.store(state_of(thread.state.load() >> kPhaseBits, kStopped));
   stopped_.fetch_add(1);
   wake_all(stopped_);
   while (released_.load(std::memory_order_acquire) == seen) wait_while(released_, seen);
-  if (ending_) call(SYS_exit, 0);
+  if (rest_ == nullptr) return;
+  if (thread.is_main) call_rest();
+  call(SYS_exit, 0);
 }
 
-// --- In the main thread
+// --- In the thread that has the process cloned
 
 bool OtherThreads::install_handler(char* why, std::size_t size) {
   KernelAction now = {};
@@ -362,12 +390,12 @@ bool OtherThreads::make_room(int threads, char* why, std::size_t size) {
   table.count.store(0);
   if (threads <= table.room) return true;
   const auto bytes = [](int count) {
-    return static_cast<std::size_t>(count) * sizeof(OtherThread);
+    return (static_cast<std::size_t>(count) + 1) * sizeof(OtherThread);
   };
   if (table.threads != nullptr) rank_.arena().release(table.threads, bytes(table.room));
   table.threads = static_cast<OtherThread*>(rank_.arena().allocate(bytes(threads)));
   table.room = table.threads != nullptr ? threads : 0;
-  for (int i = 0; i < table.room; ++i) new (&table.threads[i]) OtherThread{};
+  for (int i = 0; table.room != 0 && i <= table.room; ++i) new (&table.threads[i]) OtherThread{};
   if (table.room == 0) snprintf(why, size, "has no memory for a list of its threads");
   return table.room != 0;
 }
@@ -404,6 +432,7 @@ bool OtherThreads::stop(char* why, std::size_t size) {
     release();
     return false;
   }
+  note_caller();
   published_.store(table_, std::memory_order_release);
   return true;
 }
@@ -459,6 +488,7 @@ bool OtherThreads::signal_new_ones(int directory, int* signalled, char* why, std
     }
     OtherThread& t = table_->threads[index];
     t.id = id;
+    t.is_main = id == process;
     t.state.store(state_of(stops_, kSignalled));
     table_->count.store(index + 1);
     siginfo_t info = {};
@@ -543,24 +573,59 @@ bool OtherThreads::look_for_obstacles(char* why, std::size_t size) const {
   return false;
 }
 
+void OtherThreads::note_caller() {
+  OtherThread& caller = table_->threads[table_->room];
+  caller.state.store(state_of(stops_, kGone));
+  caller.kernel.note();
+  call(SYS_sigaltstack, 0, &caller.signal_stack);
+}
+
 bool OtherThreads::create(char* why, std::size_t size) {
   stopped_.store(0);
   std::uint32_t created = 0;
+  const OtherThread* main = nullptr;
   for (int i = 0; i < table_->count.load(); ++i) {
     OtherThread& t = table_->threads[i];
     if (t.phase() != kStopped) continue;
     // The kernel clears the word of a thread that is killed while its process is being cloned.
     *t.kernel.id_word = t.kernel.known_id;
+    ++created;
+    if (t.is_main) {
+      main = &t;
+      continue;
+    }
     const long id = create_thread(t.kernel, &t.place, t.first_stack + sizeof t.first_stack);
     if (id < 0) {
       snprintf(why, size, "cannot start its threads again: %s",
                strerrordesc_np(static_cast<int>(-id)));
       return false;
     }
-    ++created;
   }
+  if (main != nullptr) become_main(*main);
   for (std::uint32_t n; (n = stopped_.load()) < created;) wait_while(stopped_, n);
   return true;
+}
+
+// This thread, the kernel's main one, becomes the one that was main. Returns in the thread that
+// create_caller() makes, on the same stack.
+void OtherThreads::become_main(const OtherThread& main) {
+  OtherThread& caller = table_->threads[table_->room];
+  if (rejoin_note_place(&caller.place) == 0) {
+    caller.kernel.leave();
+    continue_as(main.kernel, &main.place);
+  }
+  caller.kernel.id = static_cast<int>(call(SYS_gettid));
+  caller.kernel.restore();
+  call(SYS_sigaltstack, &caller.signal_stack, 0);
+  caller.state.store(state_of(stops_, kStopped));
+}
+
+// Called when the main thread has left the caller's stack.
+void OtherThreads::create_caller() {
+  OtherThread& caller = table_->threads[table_->room];
+  const long id =
+      create_thread(caller.kernel, &caller.place, caller.first_stack + sizeof caller.first_stack);
+  if (id < 0) call(SYS_exit_group, 1);
 }
 
 void OtherThreads::release() {
@@ -569,19 +634,28 @@ void OtherThreads::release() {
   wake_all(released_);
 }
 
-void OtherThreads::end() {
-  constexpr timespec kPause{0, 100'000};
-  ending_ = true;
+void OtherThreads::end(void (*rest)(void*), void* argument) {
+  rest_ = rest;
+  argument_ = argument;
   release();
+  if (call(SYS_gettid) == call(SYS_getpid)) call_rest();
+  for (;;) call(SYS_exit, 0);
+}
+
+void OtherThreads::call_rest() {
+  constexpr timespec kPause{0, 100'000};
   while (recovery::thread_count() > 1) call(SYS_nanosleep, &kPause, 0);
+  rest_(argument_);
+  __builtin_unreachable();
 }
 
 pid_t OtherThreads::kernel_id(const void* descriptor) {
   const Table* table =
       the_one_ != nullptr ? the_one_->published_.load(std::memory_order_acquire) : nullptr;
   if (table == nullptr) return 0;
-  for (int i = 0; i < table->count.load(); ++i) {
-    const OtherThread& t = table->threads[i];
+  const int count = table->count.load();
+  for (int i = 0; i <= count; ++i) {
+    const OtherThread& t = table->threads[i < count ? i : table->room];  // the last is the caller
     const ThreadState& k = t.kernel;
     const bool is_it = reinterpret_cast<const void*>(k.thread_pointer) == descriptor;
     if (!is_it || t.phase() != kStopped) continue;

@@ -8,6 +8,10 @@
 // thread-local storage and kernel state, waits like those that were stopped, and then returns from
 // the handler, where it goes on.
 //
+// Any thread may be the one that has the process cloned. If it is not the main one, the clone's
+// only thread, which the kernel takes for its main one, becomes the main thread again when all are
+// created, and the thread that had the process cloned is created like the others.
+//
 // The C library goes on with the thread ids that it knows, because mutexes in the program's memory
 // store them as their owners. kernel_id() gives the kernel's.
 //
@@ -37,19 +41,21 @@ class OtherThreads {
   // Stops all other threads of this process. Until release() the caller must not wait for anything
   // that a stopped thread may hold: it calls neither malloc() nor stdio, nor the dynamic linker.
   // False: all threads go on; `why` is the predicate of a sentence about this process, as in
-  // obstacles.h. REQUIRES that the caller is the main thread and has blocked all signals.
+  // obstacles.h. REQUIRES that the caller has blocked all signals.
   bool stop(char* why, std::size_t size);
   // How long the newest stop() took, in nanoseconds.
   std::uint64_t stop_ns() const { return stop_ns_; }
 
   // Creates, in a clone that was made while they were stopped, the threads that were stopped. They
-  // are stopped here, too. False: `why` as above; this process must end.
+  // are stopped here, too. Returns on the caller's stack, in a thread of another id if the caller
+  // is not the main one. False: `why` as above; this process must end.
   bool create(char* why, std::size_t size);
 
   // The threads go on.
   void release();
-  // The threads end where they were stopped. Returns when they have ended.
-  void end();
+  // All threads but the main one end where they are. When they have ended, the main one calls
+  // rest(argument), which does not return.
+  [[noreturn]] void end(void (*rest)(void*), void* argument);
 
   // Returns the kernel's id of the thread whose descriptor is at `descriptor` if the C library
   // knows another one, else 0. Any thread; async-signal-safe.
@@ -58,7 +64,7 @@ class OtherThreads {
  private:
   struct Table {
     OtherThread* threads = nullptr;
-    int room = 0;
+    int room = 0;  // and one more, for the caller
     std::atomic<int> count{0};
   };
 
@@ -72,8 +78,13 @@ class OtherThreads {
   bool look_for_obstacles(char* why, std::size_t size) const;
   void give_up();
 
+  void note_caller();
+  void become_main(const OtherThread& main);
+  void create_caller();
+
   static void on_signal(int number, siginfo_t* info, void* context);
   void stay(OtherThread& thread);
+  [[noreturn]] void call_rest();
 
   recovery::Rank& rank_;
   // One table is that of the newest stop(). The other one is that of the newest stop() that
@@ -86,7 +97,8 @@ class OtherThreads {
   std::uint64_t not_before_ns_ = 0;         // after a thread did not stop in time
   std::atomic<std::uint32_t> stopped_{0};   // threads that wait in the handler; a futex
   std::atomic<std::uint32_t> released_{0};  // counts release(); a futex
-  bool ending_ = false;
+  void (*rest_)(void*) = nullptr;
+  void* argument_ = nullptr;
   static inline OtherThreads* the_one_ = nullptr;
 };
 

@@ -107,9 +107,13 @@ class Execution {
     return {control_->context.load(kRelaxed), control_->sequence.load(kRelaxed),
             control_->call.load(kRelaxed), control_->phase.load(kRelaxed)};
   }
+  // A checkpoint that a former incarnation has left is repeated without waiting, so this rank must
+  // not look blocked in it, nor in anything before it.
   void show_again(const Shown& s) {
     show_position(s.context, s.sequence, s.call);
-    control_->phase.store(host_, Step::kInside, s.phase);
+    const bool past = control_->prepared.load(std::memory_order_relaxed) > version_ + 1 &&
+                      !journal::breaks(host_, Rule::kPastCheckpoint);
+    control_->phase.store(host_, Step::kInside, past ? journal::Phase::kOutside : s.phase);
   }
   // Shows that this rank is inside it and may wait for others.
   void show_inside() { control_->phase.store(host_, Step::kInside, journal::Phase::kInside); }

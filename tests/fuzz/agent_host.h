@@ -317,7 +317,7 @@ class Host : private launcher::AgentDriver {
     REQUIRE(r.tree && !r.killing);
     r.tree = false;
     images_[rank].waking = false;
-    reporter_.happened({a.at_ns, rank, Event::Ended{a.cause, segment_.position(rank), {}, {}}});
+    reporter_.happened({a.at_ns, rank, Event::Ended{a.cause, segment_.position(rank), {}, {}, {}}});
   }
   // No simulated rank has a wrapper or a written image.
   void act(std::uint32_t, const AgentAction::Read&) override { REQUIRE(false); }

@@ -475,7 +475,8 @@ void Agent::act(std::uint32_t rank, const AgentAction::Drain&) {
 
 void Agent::act(std::uint32_t rank, const AgentAction::ReportEnded& action) {
   seen_ = false;
-  queue_.push_back(Event{action.at_ns, rank, Event::Ended{action.cause, position(rank), {}, {}}});
+  queue_.push_back(
+      Event{action.at_ns, rank, Event::Ended{action.cause, position(rank), {}, {}, {}}});
 }
 
 launcher::Position Agent::position(std::uint32_t rank) const {

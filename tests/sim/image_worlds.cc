@@ -76,7 +76,7 @@ void owed(Player& p) {
     p.bcast(all, 0, 1);
     message(1);
   }
-  // While a collective is outstanding, rank 1 makes no other image.
+  // From here on rank 1 makes no other image, because the agent requests none.
   Comm pair = p.comm({0, 1}, 1);
   Player::Pending sum;
   if (p.rank() == 1) p.begin_allreduce(pair, &sum, 1);
@@ -190,6 +190,20 @@ void wildcards(Player& p) {
   }
 }
 
+// A receive of any source stays open while so many others come that their places are reused.
+void open_for_long(Player& p) {
+  Comm all = p.everyone();
+  Player::Pending open;
+  if (p.rank() == 0) p.irecv(all, &open, -1, 9);
+  for (int i = 0; i < 700; ++i) {
+    if (p.rank() == 0) p.recv(all, -1, 5);
+    if (p.rank() == 1) p.send(all, 0, 5, 1);
+  }
+  if (p.rank() == 1) p.send(all, 0, 9, 2);
+  if (p.rank() == 0) p.wait(&open);
+  p.barrier(all);
+}
+
 }  // namespace
 
 std::vector<World> image_worlds() {
@@ -231,6 +245,7 @@ std::vector<World> image_worlds() {
   add("images-communicators", 3, 90, communicators);
   add("images-wildcards", 3, 60, wildcards);
   worlds.back().unordered = true;
+  add("images-open-for-long", 2, 400, open_for_long);
   return worlds;
 }
 

@@ -120,6 +120,7 @@ const RuleCase kRules[] = {
     {"ShowMatchesAgain", Rule::kShowMatchesAgain, "back-orders", ""},
     {"MatchesVoid", Rule::kMatchesVoid, "back-orders", ""},
     {"ReceivesOpenAgain", Rule::kReceivesOpenAgain, "back-senders", ""},
+    {"OpenMatchesStay", Rule::kOpenMatchesStay, "images-open-for-long", ""},
     {"ForgetPlaces", Rule::kForgetPlaces, "back-communicators", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
     {"ImageWhenTold", Rule::kImageWhenTold, "images-asking", "still told"},

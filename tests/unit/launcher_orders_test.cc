@@ -51,7 +51,8 @@ TEST(Orders, AnEndComesBackWhole) {
       {Cause::Kind::kSignal, 9, true, 1 << 30},
       kPosition,
       {"address 0x10 is not mapped", "{3:0:2a}", {"#0 {3:0:2a}", "#1 in Rejoin"}},
-      std::string("bytes \xff\0 and {3:0:2a}", 20)};
+      std::string("bytes \xff\0 and {3:0:2a}", 20),
+      "why not alone"};
   const Event::Ended read = back(ended);
   EXPECT_TRUE(read.cause.same_as(ended.cause));
   EXPECT_EQ(read.cause.oom, ended.cause.oom);
@@ -61,6 +62,7 @@ TEST(Orders, AnEndComesBackWhole) {
   EXPECT_EQ(read.fault.site, ended.fault.site);
   EXPECT_EQ(read.fault.stack, ended.fault.stack);
   EXPECT_EQ(read.why_final, ended.why_final);
+  EXPECT_EQ(read.not_alone, ended.not_alone);
 }
 
 TEST(Orders, EventsOfARankComeBackWhole) {

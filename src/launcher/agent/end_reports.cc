@@ -17,7 +17,7 @@ EndReports::EndReports(std::uint32_t ranks, const JobSegment& segment, const Pro
       oom_kills_seen_(out_of_memory_kills()) {}
 
 void EndReports::report(std::uint32_t rank, const AgentAction::ReportEnded& a) {
-  Event::Ended ended = {a.cause, segment_.position(rank), {}, {}};
+  Event::Ended ended = {a.cause, segment_.position(rank), {}, {}, {}};
   ended.cause.peak_bytes = processes_.peak_bytes(rank);
   if (a.cause.kind == Cause::Kind::kSignal && a.cause.value == SIGKILL) {
     ended.cause.oom = take_oom_kill(processes_.images_being_killed());
@@ -33,9 +33,9 @@ void EndReports::report(std::uint32_t rank, const AgentAction::ReportEnded& a) {
         "the job has reached the largest number of deaths that Rejoin supports, so it ends";
   }
   if (segment_.would_replay_threads(rank)) {
-    ended.why_final =
+    ended.not_alone =
         "several of its threads had called MPI (MPI_THREAD_MULTIPLE), in an order that is not "
-        "recorded, so the job ends (docs/fault-model.md)";
+        "recorded";
   }
   reporter_.happened({a.at_ns, rank, std::move(ended)});
 }

@@ -156,8 +156,8 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
         joined(imports.unsupported));
   }
   if (imports.threads) {
-    say("can start threads: a rank of which several threads have called MPI cannot be started "
-        "again (docs/fault-model.md)");
+    say("can start threads: if a rank dies of which several threads call MPI, all ranks go back to "
+        "their newest snapshots (docs/fault-model.md)");
   }
   const bool whole = !is_glibc || check_fortran_modules(needed, libraries);
   return whole && imports.unsupported.empty() ? 0 : kExitFailure;

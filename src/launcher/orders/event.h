@@ -43,7 +43,10 @@ struct Event {
     Cause cause;
     Position position;
     Fault fault;
-    std::string why_final;  // why it cannot be replayed; empty: it can
+    std::string why_final;  // why it cannot be started again; empty: it can
+    // Why it cannot be started again alone, but with all others, from a set of images; empty: it
+    // can.
+    std::string not_alone;
   };
   // It has called MPI_Abort, or met an error that is fatal.
   struct Aborted {

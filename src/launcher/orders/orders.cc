@@ -105,6 +105,7 @@ void put(Happened& h, const Event::Ended& e) {
   write(e.position, h.mutable_ended()->mutable_position());
   write(e.fault, h.mutable_ended()->mutable_fault());
   h.mutable_ended()->set_why_final(e.why_final);
+  h.mutable_ended()->set_not_alone(e.not_alone);
 }
 void put(Happened& h, const Event::Aborted& e) {
   h.mutable_aborted()->set_code(e.code);
@@ -167,7 +168,8 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
     }
     case Happened::kEnded: {
       const Happened::Ended& e = h.ended();
-      Event::Ended ended = {{}, position(e.position()), fault(e.fault()), e.why_final()};
+      Event::Ended ended = {
+          {}, position(e.position()), fault(e.fault()), e.why_final(), e.not_alone()};
       if (!read(e.cause(), &ended.cause)) return {};
       return ended;
     }

@@ -44,6 +44,12 @@ std::string protection_text(const Totals& totals) {
          duration_text(totals.exposed_ns) + " old";
 }
 
+// The exit code of a job that ends because a rank has ended like this.
+int failure_code_of(const Cause& cause) {
+  const int code = exit_code_of(cause);
+  return code == 0 ? kExitFailure : code;
+}
+
 std::string times(std::uint32_t n) {
   return n == 1 ? "once" : n == 2 ? "twice" : std::to_string(n) + " times";
 }
@@ -72,7 +78,7 @@ std::vector<Action> SupervisorCore::step(const Event& e) {
 }
 
 bool SupervisorCore::is_void(const Event& e) const {
-  if (goes_back_.empty() || stopping_) return false;
+  if (!goes_back_ || stopping_) return false;
   return std::holds_alternative<Event::Started>(e.what) ||
          std::holds_alternative<Event::Registered>(e.what) ||
          std::holds_alternative<Event::Initialized>(e.what) ||
@@ -227,9 +233,10 @@ void SupervisorCore::on(const Event::Ended& e) {
 
 void SupervisorCore::on_death(const Event::Ended& e) {
   Rank& r = ranks_[rank_];
+  const bool goes_back = !e.not_alone.empty();
   const std::string why = objection(r, e);
   losses_.died(rank_, now_ns_, e.cause, e.position, e.fault, why.empty());
-  if (why.empty()) {
+  if (why.empty() && !goes_back) {
     enter(State::kStarting);
     act(Action::Respawn{rank_, r.incarnation + 1});
   }
@@ -244,13 +251,12 @@ void SupervisorCore::on_death(const Event::Ended& e) {
   const std::string what = rank_text(rank_) + " died (" + to_text(e.cause) + ") " +
                            to_text(e.position) + (catching_up ? " while catching up" : "");
   if (!why.empty()) {
-    const int code = exit_code_of(e.cause);
-    stop(code == 0 ? kExitFailure : code,
+    stop(failure_code_of(e.cause),
          what + (e.fault.site.empty() ? at_site(e.position) : fault_text(e.fault)) + "; " + why);
     tell_stack(r, e.fault, &SupervisorCore::tell);
     return;
   }
-  ++r.incarnation;
+  if (!goes_back) ++r.incarnation;
   ++r.restarts;
   r.went_back = false;
   r.repeated = false;
@@ -263,6 +269,13 @@ void SupervisorCore::on_death(const Event::Ended& e) {
   r.coming_back = true;
   r.died_at_ns = r.started_at_ns = now_ns_;
   catching_up_.died(rank_, now_ns_, e.position);
+  if (goes_back) {
+    const std::string told = what + memory_text(e.cause) + fault_text(e.fault) + "; " + e.not_alone;
+    return go_back({rank_, told,
+                    told + ", and there is no set of snapshots to which all ranks could go back, "
+                           "so the job ends (docs/fault-model.md)",
+                    failure_code_of(e.cause), e.fault});
+  }
   news(what + memory_text(e.cause) + fault_text(e.fault) + "; starting it again (" +
        std::to_string(r.restarts) + " of " + std::to_string(options_.max_restarts) + ")");
   tell_stack(r, e.fault, &SupervisorCore::news);
@@ -279,6 +292,9 @@ void SupervisorCore::tell_stack(Rank& r, const Fault& fault,
 std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) const {
   if (!options_.restart) return "--no-restart ends the job";
   if (!e.why_final.empty()) return e.why_final;
+  if (!e.not_alone.empty() && options_.on_divergence != OnDivergence::kRollBack) {
+    return e.not_alone + ", so the job ends (docs/fault-model.md)";
+  }
   if (recycles_) {
     return "the journal was full (" + size_text(options_.journal_limit_bytes) +
            "), so its past cannot be replayed and the job ends (--journal-limit makes it larger)";
@@ -430,22 +446,32 @@ std::uint32_t SupervisorCore::newest_incarnation() const {
 void SupervisorCore::on(const Event::Diverged& e) {
   record_rank("diverged").text = e.how;
   if (stopping_) return;
-  const bool goes_back = options_.on_divergence == OnDivergence::kRollBack && options_.restart;
   // As long as no rank has been restarted nothing is repeated, and it would happen again.
   const bool repeats = newest_incarnation() > 0;
-  if (!goes_back || !repeats || recycles_ || ranks_[rank_].went_back) {
-    return stop(kExitFailure, e.how);
-  }
-  goes_back_ = e.how;
+  if (!may_go_back() || !repeats || ranks_[rank_].went_back) return stop(kExitFailure, e.how);
+  go_back({rank_, e.how, e.how, kExitFailure, {}});
+}
+
+bool SupervisorCore::may_go_back() const {
+  return options_.on_divergence == OnDivergence::kRollBack && options_.restart && !recycles_;
+}
+
+void SupervisorCore::go_back(GoesBack why) {
+  goes_back_ = std::move(why);
   act(Action::RollBack{newest_incarnation() + 1});
 }
 
 void SupervisorCore::on(const Event::NoSet&) {
-  if (!goes_back_.empty()) stop(kExitFailure, std::exchange(goes_back_, {}));
+  if (!goes_back_) return;
+  const GoesBack why = *std::exchange(goes_back_, {});
+  stop(why.exit_code, why.or_ends);
+  tell_stack(ranks_[why.rank], why.fault, &SupervisorCore::tell);
 }
 
 void SupervisorCore::on(const Event::RolledBack& e) {
-  const std::string why = std::exchange(goes_back_, {});
+  invariant(goes_back_.has_value(), "an agent has put back its ranks without an order");
+  const GoesBack back = *std::exchange(goes_back_, {});
+  const std::string& why = back.why;
   const std::uint32_t incarnation = newest_incarnation() + 1;
   for (Rank& r : ranks_) {
     r.state = State::kStarting;
@@ -464,6 +490,7 @@ void SupervisorCore::on(const Event::RolledBack& e) {
   news(why.substr(0, why.find(". The program is not deterministic")) + "; all " +
        count_text(ranks_.size()) + " ranks go back " + duration_text(e.age_ns) +
        ", to their newest snapshots");
+  tell_stack(ranks_[back.rank], back.fault, &SupervisorCore::news);
 }
 
 void SupervisorCore::on(const Event::Lost& e) {

@@ -115,6 +115,14 @@ class SupervisorCore {
     std::vector<std::string> told_stack = {};
     std::int64_t pid = 0;
   };
+  // Why all ranks are going back to their newest set of images.
+  struct GoesBack {
+    std::uint32_t rank;   // that is the reason
+    std::string why;      // told when they have gone back
+    std::string or_ends;  // told if there is no set; the job then ends with this code
+    int exit_code;
+    Fault fault;  // by which the rank died
+  };
 
   // Whether the table above allows this state for the event's rank now.
   bool may_enter(State to) const;
@@ -152,6 +160,8 @@ class SupervisorCore {
   void on(const Event::AgentLost& event);
   void host_is_over(std::uint32_t host);
   void on_death(const Event::Ended& event);
+  bool may_go_back() const;
+  void go_back(GoesBack why);
   void tell_stack(Rank& rank, const Fault& fault, void (SupervisorCore::*say)(std::string));
   void on_back(const char* record_name, const RecoveryPoint& from, std::uint64_t replay_ns,
                std::uint64_t replayed);
@@ -187,7 +197,7 @@ class SupervisorCore {
   bool journal_full_ = false;  // a rank has found it full
   bool recycles_ = false;      // ranks may keep less than replays need
   bool told_protected_ = false;
-  std::string goes_back_;  // why all ranks are going back; empty: they are not
+  std::optional<GoesBack> goes_back_;  // while all ranks are going back
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init

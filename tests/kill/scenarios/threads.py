@@ -1,15 +1,19 @@
-"""MPI_THREAD_MULTIPLE: a rank of which several threads have called MPI cannot be restarted."""
+"""MPI_THREAD_MULTIPLE: if a rank dies of which several threads have called MPI, all ranks go back."""
 
 import tempfile
 
 from harness import Kill, require, scenario
 from processes import images
 from scenarios.endings import messages
+from scenarios.hybrid import EVERY_20_MS, at_random_with_images, goes_on
+from scenarios.snapshots import require_same
+from scenarios.snapshots_wrappers import at_random_behind, wrapped
 
 
 @scenario(n=[2, 3])
 def threads(t, n):
-    """Deaths before a second thread calls MPI are repaired; later ones end the job with one line."""
+    """Deaths before a second thread calls MPI are repaired; later ones end the job with one line if
+    there is no set of images."""
     alone = t.undisturbed(n, "threads", "alone")
     for ordinal in range(1, alone.operations(n - 1) + 1):
         t.recovers(n, "threads", "alone", kills=[Kill(n - 1, ordinal)])
@@ -69,3 +73,69 @@ def threads_and_written_images(t):
         result = t.run(2, "threads", "late", flags=flags)
         require(result.code == 0, f"exit code {result.code}", result)
         require("have called MPI since its snapshot" in result.err, "it does not say why", result)
+
+
+def require_right(result, expected, ranks):
+    require(result.code == 0, f"exit code {result.code}", result)
+    require_same(result, expected, ranks)
+
+
+def all_go_back(t, ranks, *command, few=2, many=100, interfere=at_random_with_images):
+    """Runs a program with random deaths; the output is that of a run without deaths."""
+    expected = t.undisturbed(ranks, *command)
+    rollbacks = 0
+    for _ in t.runs(few, many, lambda: rollbacks):
+        result = t.run(ranks, *command, flags=EVERY_20_MS, interfere=interfere(t.rng, ranks))
+        require_right(result, expected, ranks)
+        require("no snapshot can be made" not in result.err, "it was refused an image", result)
+        rollbacks += len(result.named("rollback"))
+    require(rollbacks > 0, "the ranks never went back", result)
+
+
+@scenario(n=[2, 3], others=[1, 3, 8], sweeps=True, limit_s=240)
+def threads_at_once(t, n, others):
+    """Several threads of each rank are in MPI while ranks die at random, and their images with them."""
+    all_go_back(t, n, "thread_ring", "60000", str(others))
+
+
+@scenario(sweeps=True, limit_s=240)
+def threads_without_the_main_one(t):
+    """The main thread does not call MPI, but several others do."""
+    all_go_back(t, 2, "thread_ring", "60000", "2", "elsewhere", many=50)
+
+
+@scenario(sweeps=True, limit_s=240)
+def threads_only_another_one(t):
+    """Only one thread calls MPI, and it is not the main one: its rank goes back alone."""
+    goes_on(t, 2, "thread_ring", "60000", "0", "elsewhere", few=2, many=50)
+
+
+@scenario(sweeps=True, limit_s=240)
+def threads_behind_a_script(t):
+    """The rank of a script moves into a clone when its main thread calls MPI."""
+    command = wrapped(t, "sh", "thread_ring", "60000", "2")
+    all_go_back(t, 2, *command, interfere=at_random_behind, many=50)
+
+
+@scenario(how=["stop", "rollback"])
+def threads_and_one_death(t, how):
+    """All go back, which is said in one line; with --on-divergence stop the job ends with one line."""
+    command = ("thread_ring", "60000", "1")
+    expected = t.undisturbed(2, *command)
+
+    def interfere(job):
+        job.until(lambda: images(job, 0) and images(job, 1), "there are images")
+        job.until_event("snapshot")
+        job.kill(1)
+
+    flags = ["--snapshots", "0.05", "--on-divergence", how]
+    result = t.run(2, *command, flags=flags, interfere=interfere)
+    said = [line for line in messages(result) if "several of its threads had called MPI" in line]
+    require(len(said) == 1, f"said {len(said)} times", result)
+    if how == "stop":
+        require(result.code == 137, f"exit code {result.code}", result)
+        require("so the job ends" in said[0] and len(messages(result)) == 1, "other lines", result)
+        return
+    require_right(result, expected, 2)
+    require("; all 2 ranks go back " in said[0], "it does not say what follows", result)
+    require(len(result.named("rollback")) == 1, "the ranks went back another number of times", result)
