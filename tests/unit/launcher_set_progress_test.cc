@@ -28,7 +28,8 @@ struct SetPlayer {
   void leave_out(SetRule rule) { set.leave_out(rule); }
 
   std::string cut(std::uint64_t now_s, const std::string& how) {
-    const auto verdict = set.look(core, how == "full", now_s * 1'000'000'000);
+    const auto verdict =
+        set.look(core, how == "full", now_s * 1'000'000'000, std::uint64_t{10'000'000'000});
     if (!verdict.why_not.empty()) return "no set: " + verdict.why_not + "\n";
     if (!verdict.begin || !set.may_copy(how != "running", how == "filled")) return "";
     std::map<std::uint32_t, std::int64_t> images;
@@ -100,6 +101,11 @@ const std::string kImages = kOneImage + "> 5 image 1 pid=21 conn=8 image=1 inc=0
 const std::string kBegun = kImages + "> 6 cut 0\nset 1 of 20 21\n";
 const std::string kWriting =
     kBegun + "> 7 writing 0 pid=30 set=1\n> 8 writing 1 pid=31 set=1\n> 9 ended 0 pid=30 exit=0\n";
+// The first rank could not make the second image, so there are images of all ranks, but no set.
+const std::string kNoSet = kImages + R"(> 6 want 0
+> 7 image 1 pid=22 conn=9 image=2 inc=0
+> 7 not-frozen 0 image=2
+)";
 // The last image cannot be written, and the other image has sent no message.
 const std::string kNext = kBegun + R"(> 7 not-written 1 set=1
 given up: rank 1 shares memory
@@ -107,6 +113,14 @@ given up: rank 1 shares memory
 > 8 cut 0
 set 2 of 20 21
 )";
+
+TEST(SetProgress, WaitsForASetOfImagesButNotForLong) {
+  expect_set_transcript(kNoSet + R"(> 8 cut 0
+> 17 cut 0
+> 18 cut 0
+set 1 of 20 22
+)");
+}
 
 TEST(SetProgress, IsWholeWhenEveryImageIsWritten) {
   expect_set_transcript(kOneImage + R"(> 6 cut 0
@@ -200,8 +214,9 @@ const Case kCases[] = {
      "the script; let it end by exec PROGRAM (docs/snapshots.md)\n",
      ""},
     // The only image is kept because the other rank could make none.
-    {"OfAll", SetRule::kOfAll, events_of(kOneImage) + "5 not-frozen 1 image=1\n", "6 cut 0", "",
-     "set 1 of 20 0\n"},
+    {"OfAll", SetRule::kOfAll, events_of(kOneImage) + "5 not-frozen 1 image=1\n6 cut 0\n",
+     "16 cut 0", "", "set 1 of 20 0\n"},
+    {"WaitForSet", SetRule::kWaitForSet, events_of(kNoSet), "8 cut 0", "", "set 1 of 20 22\n"},
     {"AllStand", SetRule::kAllStand, events_of(kImages), "6 cut 0 running", "", "set 1 of 20 21\n"},
     {"NotWhenFilled", SetRule::kNotWhenFilled, events_of(kImages), "6 cut 0 filled", "",
      "set 1 of 20 21\n"},

@@ -153,7 +153,8 @@ class AgentCore {
   // Returns whether each rank has kept the image that it was asked for at a checkpoint in this
   // period.
   bool all_made_at_checkpoint() const;
-  // Whether all ranks can go back to a set of images.
+  // The set of images to which all ranks can go back; 0: there is none.
+  std::uint64_t set() const { return has_set() ? set_ : 0; }
   bool has_set() const;
   // All ranks go back to it, as this incarnation. REQUIRES has_set().
   std::vector<AgentAction> roll_back(std::uint32_t incarnation);

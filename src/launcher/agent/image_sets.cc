@@ -26,7 +26,7 @@ using process_image::Extent;
 using process_image::ImageHead;
 using process_image::MappingHead;
 
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr std::size_t kSumDigits = 16;
 
 NumberedEntries sets_of(const std::string& directory) {
@@ -44,6 +44,7 @@ std::string json_of(const ImageSet& set) {
   json["arguments"] = set.owner.arguments;
   json["ranks"] = set.owner.ranks;
   json["cut_at"] = set.cut_at_s;
+  json["put_back_to"] = set.put_back_to;
   json["vdso"] = set.machine.vdso;
   json["cpu_features"] = set.machine.cpu_features;
   json["input_ended"] = set.input_ended;
@@ -70,6 +71,7 @@ ImageSet set_of(const Json& json) {
   set.owner.arguments = json.at("arguments").get<std::vector<std::string>>();
   set.owner.ranks = json.at("ranks");
   set.cut_at_s = json.at("cut_at");
+  set.put_back_to = json.at("put_back_to");
   set.machine.vdso = json.at("vdso");
   set.machine.cpu_features = json.at("cpu_features").get<std::vector<std::string>>();
   set.input_ended = json.at("input_ended");

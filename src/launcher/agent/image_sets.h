@@ -2,7 +2,9 @@
 // as a whole: --checkpoint-dir, --resume.
 //
 // DIRECTORY/images-NUMBER.rejoin/ holds one set: all ranks' images, and the journal as it was while
-// exactly these images were kept.
+// exactly these images were kept. If the images are a set by themselves (recovery/PROTOCOL.md,
+// "Sets of images"), the journal is put back to it when the job resumes, and no rank repeats
+// anything. Else each rank repeats what the journal has behind its image.
 //
 //     image-RANK   process_image/written_image.h
 //     journal      JournalHead SegmentPiece{pieces} bytes{of the pieces}
@@ -39,7 +41,8 @@ struct ImageSet {
   std::string path;  // of its directory
   std::uint64_t number = 0;
   CheckpointOwner owner;
-  std::int64_t cut_at_s = 0;  // since 1970
+  std::int64_t cut_at_s = 0;      // of the state from which a job resumes; since 1970
+  std::uint64_t put_back_to = 0;  // the number of all images, if they are a set by themselves; or 0
   MachineMark machine;
   struct File {
     std::string name;

@@ -17,6 +17,7 @@
 #include "engine/transport/shm/host.h"
 #include "engine/transport/shm/memory.h"
 #include "journal/log.h"
+#include "journal/put_back.h"
 #include "launcher/agent/checked_files.h"
 #include "launcher/symbolizer/symbolizer.h"
 #include "recovery/rank.h"
@@ -233,7 +234,8 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   return mapped;
 }
 
-Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::string& journal) {
+Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::string& journal,
+                                       std::uint64_t set) {
   const std::string& directory = options.journal_directory;
   auto file = MappedFile::open(journal);
   if (!file.ok()) return file.error();
@@ -253,6 +255,12 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
   }
   journal::SegmentHeader* header = journal::header_of(base);
   if (header->magic != journal::kSegmentMagic || header->ranks != options.ranks()) return other;
+  if (set != 0) {
+    if (!journal::keeps_set(base, set)) {
+      return Error{"--resume: " + journal + " does not have the marks of its images"};
+    }
+    journal::put_back(base, set);
+  }
   write_options(header, options);
   set_times(header);
   memset(static_cast<void*>(header->fault), 0, sizeof header->fault);

@@ -73,8 +73,10 @@ class JobSegment {
   static Result<JobSegment> create(const RunOptions& options, std::uint64_t job,
                                    std::uint32_t processors);
   // Creates it with the contents of the file `journal`, for a job that resumes: every rank is dead.
-  // The limit of the journal stays what it was. Errors: no space; the file is of another build.
-  static Result<JobSegment> restore(const RunOptions& options, const std::string& journal);
+  // `set`: it is put back to this set of images; 0: it stays as it is. The limit of the journal
+  // stays what it was. Errors: no space; the file is of another build, or lacks the set.
+  static Result<JobSegment> restore(const RunOptions& options, const std::string& journal,
+                                    std::uint64_t set);
   JobSegment(JobSegment&& other) noexcept
       : file_(std::move(other.file_)),
         base_(std::exchange(other.base_, nullptr)),

@@ -28,6 +28,7 @@ enum class SetRule : std::uint8_t {
   kNotWhenFull,       // none is begun when the journal is full: what images need may be lost
   kNotBehindWrapper,  // nor if a rank has a wrapper, which a resumed job would not have
   kOfAll,             // nor before each rank runs and has an image
+  kWaitForSet,        // nor before the images are a set by themselves, for a period at most
   kAllStand,          // the journal is not copied while a rank changes it,
   kNotWhenFilled,     // nor if it became full before all ranks were stopped
   kOfThisSet,         // messages about another set, perhaps from the same images, are ignored
@@ -43,12 +44,15 @@ class SetProgress {
  public:
   void leave_out(SetRule rule) { left_out_ = rule; }
 
-  // Whether a set may be begun now. why_not: the reason, if it is to be reported, else empty.
+  // Whether a set may be begun now. why_not: the reason, if it is to be reported, else empty. If
+  // the images are no set by themselves, a job that resumes from them has to repeat what it has
+  // done since, so the set waits for others, but not longer than `period_ns`.
   struct Verdict {
     bool begin = false;
     std::string why_not = {};
   };
-  Verdict look(const AgentCore& ranks, bool journal_full, std::uint64_t now_ns) const {
+  Verdict look(const AgentCore& ranks, bool journal_full, std::uint64_t now_ns,
+               std::uint64_t period_ns) {
     if (open_ && holds(SetRule::kOneAtATime)) {
       // A full disk is an error; a disk that does not answer only makes the set take long.
       const bool tell = now_ns - begun_at_ns_ > kLongNs && holds(SetRule::kTellLong);
@@ -63,7 +67,9 @@ class SetProgress {
       }
       if (!ranks.can_be_written(r) && holds(SetRule::kOfAll)) return {};
     }
-    return {true};
+    if (waits_since_ns_ == 0) waits_since_ns_ = now_ns;
+    const bool waits = !ranks.has_set() && now_ns - waits_since_ns_ < period_ns;
+    return {!waits || !holds(SetRule::kWaitForSet)};
   }
 
   // Returns whether the journal may be copied, after look() has let a set begin. Ranks that were
@@ -79,6 +85,7 @@ class SetProgress {
              const std::map<std::uint32_t, std::int64_t>& images) {
     number_ = number;
     begun_at_ns_ = now_ns;
+    waits_since_ns_ = 0;
     open_ = true;
     taken_ = false;
     fault_.clear();
@@ -178,6 +185,7 @@ class SetProgress {
   bool taken_ = false;
   std::uint32_t number_ = 0;
   std::uint64_t begun_at_ns_ = 0;
+  std::uint64_t waits_since_ns_ = 0;     // 0: the next set could not be begun yet
   std::map<std::uint32_t, Part> parts_;  // by rank
   std::string fault_;
 };

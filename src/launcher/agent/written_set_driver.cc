@@ -57,27 +57,30 @@ void WrittenSetDriver::set_timer(std::uint64_t parts) {
   if (writer_ && !stopping_) timer_.set(loop_.now_ns() + plan_.options.image_period_ns / parts);
 }
 
-// Cuts a consistent set: copies the journal while exactly these images are kept. The copy has all
-// that the images need, because no rank truncates what a kept image needs.
+// Begins a set: copies the journal while exactly these images are kept. The copy has all that the
+// images need, because no rank truncates what a kept image needs.
 void WrittenSetDriver::cut() {
   if (checkpoints_.has_written()) return;
   if (segment_.header()->goes_back_to.load() == journal::Return::kVersions) {
     return;  // its checkpoints are written instead
   }
   set_timer(kAgain);
-  const auto verdict = progress_.look(core_, segment_.recycles(), loop_.now_ns());
+  const auto verdict =
+      progress_.look(core_, segment_.recycles(), loop_.now_ns(), plan_.options.image_period_ns);
   if (!verdict.why_not.empty()) return report_no_set(verdict.why_not);
   if (!verdict.begin) return;
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stopped = stop_ranks();
   if (!progress_.may_copy(all_stopped, segment_.recycles())) return continue_ranks();
+  const std::uint64_t images = plan_.local.size() == plan_.ranks ? core_.set() : 0;
   for (const std::uint32_t r : plan_.local) {
-    if (!segment_.would_replay_threads(r)) continue;
+    if (images != 0 || !segment_.would_replay_threads(r)) continue;
     continue_ranks();
     return report_no_set("several threads of rank " + std::to_string(r) +
                          " have called MPI since its snapshot, in an order that is not recorded");
   }
   SegmentCopy journal = segment_.copy();
+  const std::uint64_t age_ns = images != 0 ? segment_.age_of_set_ns(images) : 0;
   std::vector<std::uint64_t> file_log_bytes;
   for (const std::uint32_t r : plan_.local) {
     std::error_code error;
@@ -91,6 +94,9 @@ void WrittenSetDriver::cut() {
   auto files = writer_->begin(writer_->next_number(), plan_.ranks);
   if (!files.ok()) return report_no_set(files.error().text);
   writer_->add(std::move(journal), std::string(input_.input().behind_kept()));
+  set_ = {};
+  set_.put_back_to = images;
+  set_.cut_at_s = time(nullptr) - static_cast<std::int64_t>(age_ns / 1'000'000'000);
   ask_to_write(files.value(), file_log_bytes);
 }
 
@@ -102,10 +108,8 @@ std::string WrittenSetDriver::file_log_of(std::uint32_t rank) const {
 void WrittenSetDriver::ask_to_write(const std::vector<Descriptor>& files,
                                     const std::vector<std::uint64_t>& file_log_bytes) {
   const auto number = static_cast<std::uint32_t>(writer_->next_number() - 1);
-  set_ = {};
   set_.number = number;
   set_.owner = owner_of(plan_.options, plan_.programs);
-  set_.cut_at_s = time(nullptr);
   set_.machine = machine_mark();
   set_.input_begun = input_.input().begun();
   set_.input_ended = input_.input().source_has_ended();

@@ -387,7 +387,8 @@ std::optional<Error> begin(const HostPlan& plan, const Directory& directory, Job
 // Creates the segment, or restores it from the set that the job resumes from.
 Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
   if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors);
-  auto segment = JobSegment::restore(plan.options, plan.resumed->path_of_journal());
+  auto segment =
+      JobSegment::restore(plan.options, plan.resumed->path_of_journal(), plan.resumed->put_back_to);
   if (!segment.ok()) return segment;
   plan.first_incarnation = segment.value().next_incarnation();
   plan.options.journal_limit_bytes = segment.value().header()->journal_limit_bytes;

@@ -4,16 +4,18 @@ import re
 
 from harness import require, scenario
 from scenarios.hybrid import at_random_with_images, openmp
+from scenarios.written_images import place
 
 EVERY_50_MS = ["--snapshots", "0.05", "--max-restarts", "100000"]
 LINE = re.compile(r"rank (\d+), step (\d+): (\w+) (\w+)")
 
 
-def judge(result, ranks, steps):
-    """The last line of each step continues the last line of the step before, and all ranks agree."""
+def judge(result, ranks, steps, before=""):
+    """The last line of each step continues the last line of the step before, and all ranks agree.
+    before: what jobs from which this one has gone on have printed."""
     require(result.code == 0, f"exit code {result.code}", result)
     last = {}
-    for found in map(LINE.fullmatch, result.out.splitlines()):
+    for found in map(LINE.fullmatch, (before + result.out).splitlines()):
         require(found is not None, "a line is torn", result)
         last[int(found[1]), int(found[2])] = (found[3], found[4])
     for rank in range(ranks):
@@ -46,3 +48,16 @@ def back_to_a_set(t, how, n):
 def back_to_a_set_openmp(t):
     """Threads of OpenMP add doubles in any order."""
     goes_back(t, 2, "openmp", 800, flags=openmp(4))
+
+
+@scenario(how=["values", "choices"], sweeps=True, limit_s=240)
+def back_to_a_written_set(t, how):
+    """The end of the whole job: it goes on from a written set without repeating anything."""
+    command = ("drift", f"how={how}", "steps=800", "pause_us=1500")
+    for _ in range(10 if t.long else 1):
+        with place(t) as where:
+            where.killed(3, *command, after=0.2)
+            where.killed(3, *command, count=1, after=0.2, resume=True)
+            result = where.resumes(3, *command)
+            judge(result, 3, 800, before="".join(where.out[:-1]))
+            require(not result.named("rollback"), "a rank repeated something", result)

@@ -1,13 +1,12 @@
 """MPI_THREAD_MULTIPLE: if a rank dies of which several threads have called MPI, all ranks go back."""
 
-import tempfile
-
 from harness import Kill, require, scenario
 from processes import images
 from scenarios.endings import messages
 from scenarios.hybrid import EVERY_20_MS, at_random_with_images, goes_on
 from scenarios.snapshots import require_same
 from scenarios.snapshots_wrappers import at_random_behind, wrapped
+from scenarios.written_images import place
 
 
 @scenario(n=[2, 3])
@@ -63,18 +62,6 @@ def threads_that_have_ended(t):
     require("several of its threads had called MPI" in result.err, "it does not say why", result)
 
 
-@scenario()
-def threads_and_written_images(t):
-    """No set of images is written from which a job would replay calls of several threads."""
-    with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
-        # The next image after a call of the thread comes late.
-        often = ["--snapshots", "2", "--checkpoint-every", "0.2"]
-        flags = ["--checkpoint-dir", f"{directory}/sets", *often]
-        result = t.run(2, "threads", "late", flags=flags)
-        require(result.code == 0, f"exit code {result.code}", result)
-        require("have called MPI since its snapshot" in result.err, "it does not say why", result)
-
-
 def require_right(result, expected, ranks):
     require(result.code == 0, f"exit code {result.code}", result)
     require_same(result, expected, ranks)
@@ -115,6 +102,18 @@ def threads_behind_a_script(t):
     """The rank of a script moves into a clone when its main thread calls MPI."""
     command = wrapped(t, "sh", "thread_ring", "60000", "2")
     all_go_back(t, 2, *command, interfere=at_random_behind, many=50)
+
+
+@scenario(sweeps=True, limit_s=240)
+def threads_and_written_sets(t):
+    """Several threads of each rank are in MPI when sets are written, and when ftrun is killed."""
+    command = ("thread_ring", "150000", "2")
+    expected = t.undisturbed(2, *command)
+    for _ in range(10 if t.long else 1):
+        with place(t) as where:
+            where.killed(2, *command, after=0.2)
+            where.killed(2, *command, count=1, after=0.2, resume=True)
+            require_right(where.resumes(2, *command), expected, 2)
 
 
 @scenario(how=["stop", "rollback"])
