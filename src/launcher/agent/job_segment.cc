@@ -177,9 +177,17 @@ SegmentCopy::~SegmentCopy() {
   if (memory_ != nullptr) munmap(memory_, most_bytes_);
 }
 
+void SegmentCopy::populate(std::size_t bytes) {
+  if (memory_ == nullptr) return;
+  madvise(memory_ + bytes_, std::min(bytes, most_bytes_ - bytes_) / kPageBytes * kPageBytes,
+          MADV_POPULATE_WRITE);
+}
+
 void SegmentCopy::add(const std::byte* base, std::uint64_t at, std::uint64_t bytes) {
-  for (const std::uint64_t end = at + bytes; at < end; at += kPageBytes) {
+  for (const std::uint64_t end = at + bytes; at < end && good(); at += kPageBytes) {
     if (is_zero(base + at)) continue;
+    is_full_ = most_bytes_ - bytes_ < kPageBytes;
+    if (is_full_) return;
     memcpy(memory_ + bytes_, base + at, kPageBytes);
     bytes_ += kPageBytes;
     add_page(pieces_, at);
@@ -298,25 +306,56 @@ std::uint64_t JobSegment::age_of_set_ns(std::uint64_t set) const {
   return now_ns - oldest_ns;
 }
 
-std::vector<SegmentPiece> JobSegment::populated() const {
+std::vector<SegmentPiece> JobSegment::populated(std::uint64_t begin, std::uint64_t end) const {
   std::vector<SegmentPiece> pieces;
-  for (off_t at = 0; (at = lseek(file_.get(), at, SEEK_DATA)) >= 0;) {
-    const off_t hole = lseek(file_.get(), at, SEEK_HOLE);
+  const auto last = static_cast<off_t>(end);
+  for (auto at = static_cast<off_t>(begin); at < last;) {
+    at = lseek(file_.get(), at, SEEK_DATA);
+    if (at < 0 || at >= last) break;
+    const off_t hole = std::min(lseek(file_.get(), at, SEEK_HOLE), last);
     pieces.push_back({static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(hole - at)});
     at = hole;
   }
   return pieces;
 }
 
-SegmentCopy JobSegment::copy() const {
-  const std::vector<SegmentPiece> pieces = populated();
-  std::size_t most = 0;
-  for (const SegmentPiece& p : pieces) most += p.bytes;
-  SegmentCopy copy(header()->segment_bytes, most);
-  for (const SegmentPiece& p : pieces) {
-    if (copy.good()) copy.add(base_, p.at, p.bytes);
+// All but the payload, which is at the end of each rank's region.
+std::vector<SegmentPiece> JobSegment::populated_structure() const {
+  std::vector<SegmentPiece> pieces;
+  std::uint64_t begin = 0;
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    const std::uint64_t region = journal::region_offset(header(), r);
+    const auto more = populated(begin, region + journal::payload_begin(header()));
+    pieces.insert(pieces.end(), more.begin(), more.end());
+    begin = region + header()->region_bytes;
   }
-  return copy;
+  const auto more = populated(begin, bytes_);
+  pieces.insert(pieces.end(), more.begin(), more.end());
+  return pieces;
+}
+
+SegmentCopy JobSegment::room_for_copy() const {
+  constexpr std::size_t kGrowth = 64 << 20;  // while the copy is made; addresses, not memory
+  std::size_t bytes = kGrowth;
+  for (const SegmentPiece& p : populated(0, bytes_)) bytes += p.bytes;
+  return SegmentCopy(header()->segment_bytes, bytes);
+}
+
+void JobSegment::copy_payload(SegmentCopy& copy) const {
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    const std::uint64_t region = journal::region_offset(header(), r);
+    for (const SegmentPiece& p :
+         populated(region + journal::payload_begin(header()), region + header()->region_bytes)) {
+      copy.add(base_, p.at, p.bytes);
+    }
+  }
+  std::size_t bytes = 0;
+  for (const SegmentPiece& p : populated_structure()) bytes += p.bytes;
+  copy.populate(bytes);
+}
+
+void JobSegment::copy_structure(SegmentCopy& copy) const {
+  for (const SegmentPiece& p : populated_structure()) copy.add(base_, p.at, p.bytes);
 }
 
 void JobSegment::ring(std::uint32_t rank) const {
@@ -409,7 +448,7 @@ Result<std::uint64_t> JobSegment::keep(const std::string& path,
     return Error{"cannot write the journal to " + path + ": " + error_text(out.error())};
   }
   std::vector<SegmentPiece> pieces;
-  for (const SegmentPiece& p : populated()) {
+  for (const SegmentPiece& p : populated(0, bytes_)) {
     for (std::uint64_t at = p.at; at < p.at + p.bytes; at += kPageBytes) {
       if (!is_zero(base_ + at)) add_page(pieces, at);
     }

@@ -17,8 +17,8 @@
 
 namespace rejoin::launcher {
 
-// A SegmentCopy holds the contents of a segment at one moment, in memory of its own. Its form in a
-// file: JournalHead SegmentPiece{pieces} bytes{of the pieces}.
+// A SegmentCopy holds the contents of a segment in memory of its own. Its form in a file:
+// JournalHead SegmentPiece{pieces} bytes{of the pieces}, in any order.
 struct SegmentPiece {
   std::uint64_t at;
   std::uint64_t bytes;
@@ -48,13 +48,16 @@ class SegmentCopy {
         pieces_(std::move(other.pieces_)),
         memory_(std::exchange(other.memory_, nullptr)),
         most_bytes_(other.most_bytes_),
-        bytes_(other.bytes_) {}
+        bytes_(other.bytes_),
+        is_full_(other.is_full_) {}
   SegmentCopy& operator=(SegmentCopy&&) = delete;
   ~SegmentCopy();
 
-  bool good() const { return memory_ != nullptr; }
-  // Adds the pages in this range that are not all zero. REQUIRES whole pages, in ascending order.
+  bool good() const { return memory_ != nullptr && !is_full_; }
+  // Adds the pages in this range that are not all zero. REQUIRES whole pages.
   void add(const std::byte* base, std::uint64_t at, std::uint64_t bytes);
+  // Makes sure that the next `bytes` bytes to be added find memory that is there.
+  void populate(std::size_t bytes);
   // Writes and syncs a file. Returns false on failure, with errno set.
   bool write(const std::string& path) const;
 
@@ -64,6 +67,7 @@ class SegmentCopy {
   std::byte* memory_;
   std::size_t most_bytes_;
   std::size_t bytes_ = 0;
+  bool is_full_ = false;  // something did not fit
 };
 
 class JobSegment {
@@ -93,8 +97,13 @@ class JobSegment {
 
   // Returns an incarnation number that no rank has used.
   std::uint32_t next_incarnation() const;
-  // REQUIRES that no process writes the segment.
-  SegmentCopy copy() const;
+  // Copies of the segment, in two parts. What a set of images needs of the payload does not change
+  // as long as the set is kept, so ranks may run while it is copied. No process may write the
+  // segment while the structure is copied, nor while the payload is if the copy is for images that
+  // are no set by themselves.
+  SegmentCopy room_for_copy() const;
+  void copy_payload(SegmentCopy& copy) const;
+  void copy_structure(SegmentCopy& copy) const;
 
   // Sets every rank's bell and wakes it.
   void ring_all() const;
@@ -130,7 +139,9 @@ class JobSegment {
   static Result<JobSegment> map(const std::string& directory, std::uint64_t bytes);
   void ring(std::uint32_t rank) const;
   // Returns the ranges that are backed by memory.
-  std::vector<SegmentPiece> populated() const;
+  // The parts of this range that have memory.
+  std::vector<SegmentPiece> populated(std::uint64_t begin, std::uint64_t end) const;
+  std::vector<SegmentPiece> populated_structure() const;
 
   JobSegment(Descriptor file, std::byte* base, std::uint64_t bytes)
       : file_(std::move(file)), base_(base), bytes_(bytes) {}

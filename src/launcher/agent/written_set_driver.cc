@@ -69,17 +69,20 @@ void WrittenSetDriver::cut() {
       progress_.look(core_, segment_.recycles(), loop_.now_ns(), plan_.options.image_period_ns);
   if (!verdict.why_not.empty()) return report_no_set(verdict.why_not);
   if (!verdict.begin) return;
+  const std::uint64_t images = plan_.local.size() == plan_.ranks ? core_.set() : 0;
+  SegmentCopy journal = segment_.room_for_copy();
+  if (images != 0) segment_.copy_payload(journal);
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stopped = stop_ranks();
   if (!progress_.may_copy(all_stopped, segment_.recycles())) return continue_ranks();
-  const std::uint64_t images = plan_.local.size() == plan_.ranks ? core_.set() : 0;
   for (const std::uint32_t r : plan_.local) {
     if (images != 0 || !segment_.would_replay_threads(r)) continue;
     continue_ranks();
     return report_no_set("several threads of rank " + std::to_string(r) +
                          " have called MPI since its snapshot, in an order that is not recorded");
   }
-  SegmentCopy journal = segment_.copy();
+  if (images == 0) segment_.copy_payload(journal);
+  segment_.copy_structure(journal);
   const std::uint64_t age_ns = images != 0 ? segment_.age_of_set_ns(images) : 0;
   std::vector<std::uint64_t> file_log_bytes;
   for (const std::uint32_t r : plan_.local) {
