@@ -176,7 +176,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 7 ended 1 signal=9 at=3
 record death rank 1 incarnation 0 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB), so its past cannot be replayed and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #3; the journal was full (64 MiB) and its past cannot be replayed, so the job ends (--journal-limit makes it larger)
 record stop code 137
 > 8 ended 0 signal=15
 record exit rank 0 incarnation 0 (signal 15, Terminated)
@@ -225,7 +225,7 @@ tell: the journal is full (64 MiB): the job goes on, but from now on the death o
 > 14 ended 1 signal=9 at=4
 record death rank 1 incarnation 2 (signal 9, Killed) replayed 0
 stop
-tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB), so its past cannot be replayed and the job ends (--journal-limit makes it larger)
+tell: rank 1 died (signal 9, Killed) after operation #4 while catching up; the journal was full (64 MiB) and its past cannot be replayed, so the job ends (--journal-limit makes it larger)
 record stop code 137
 )");
 }
@@ -668,6 +668,56 @@ record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
 stop
 tell: rank 0 died (signal 9, Killed) after operation #7; its threads had called MPI, so the job ends (docs/fault-model.md)
 record stop code 137
+)");
+}
+
+// A rank that died cannot be started again, because its image died with it.
+TEST(Supervisor, TheJobBeginsAgainIfASetIsWritten) {
+  expect_transcript(ranks(2), R"(
+> 1 ended 0 signal=9 at=7
+respawn 0
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of 4)
+> 2 images-written 0 : saved/images-1.rejoin
+record images
+> 3 lost 0 : its snapshot was lost
+stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot was lost, and the journal does not reach back to the start of the program any more; the job begins again
+> 4 ended 1 signal=9
+record exit rank 1 incarnation 0 (signal 9, Killed)
+> 5 all-over 0
+begin again, 1 in all
+)");
+}
+
+TEST(Supervisor, TheJobEndsIfItIsStoppedBeforeItBeginsAgain) {
+  RunOptions options = ranks(1);
+  options.begin_again = true;
+  expect_transcript(options, R"(
+> 3 lost 0
+stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
+> 4 signal 0 code=15
+stop
+tell: signal 15 (Terminated): ending all ranks
+record stop code 143
+> 5 all-over 0
+finish 143
+)");
+}
+
+TEST(Supervisor, AJobDoesNotBeginAgainForEver) {
+  RunOptions options = ranks(1, 0);
+  options.begin_again = true;
+  expect_transcript(options, R"(
+> 3 lost 0
+stop
+tell: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more
+record stop code 1
 )");
 }
 

@@ -74,6 +74,8 @@ inline Event parse_event(const std::string& line) {
       {"diverged", E::Diverged{text}},
       {"rolled-back", E::RolledBack{value, replay_ns}},
       {"no-set", E::NoSet{}},
+      {"lost", E::Lost{text}},
+      {"images-written", E::ImagesWritten{text, 0, 0, 0}},
       {"limit", E::JournalFull{}},
       {"notice", E::Notice{text, value}},
       {"foreign", E::ForeignMpi{text}},
@@ -124,6 +126,9 @@ struct SupervisorActionText {
   std::string operator()(const Action::Detail& a) { return "detail: " + a.text; }
   std::string operator()(const Action::Tell& a) { return "tell: " + a.text; }
   std::string operator()(const Action::Log& a) { return to_text(a.record); }
+  std::string operator()(const Action::BeginAgain& a) {
+    return "begin again, " + std::to_string(a.beginning.losses->beginnings()) + " in all";
+  }
   std::string operator()(const Action::Finish& a) { return "finish " + std::to_string(a.code); }
 };
 

@@ -172,6 +172,14 @@ void Agent::idle() {
   reporter_.happened(0, Event::AllOver{plan_.host, totals});
 }
 
+std::vector<KillOrder> Agent::unfired_kills() const {
+  std::vector<KillOrder> unfired;
+  for (std::uint32_t i = 0; i < segment_.header()->faults; ++i) {
+    if (segment_.header()->fault[i].fired.load() == 0) unfired.push_back(plan_.options.kills[i]);
+  }
+  return unfired;
+}
+
 void Agent::report_unfired() {
   const journal::SegmentHeader* header = segment_.header();
   for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {

@@ -43,6 +43,8 @@ class Agent : private AgentDriver {
   void order(const Order& order);
   // To be called whenever nothing is queued in the loop.
   void idle();
+  // Those of --kill that have not fired yet.
+  std::vector<KillOrder> unfired_kills() const;
 
  private:
   // --- Orders.

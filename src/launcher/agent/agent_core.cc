@@ -504,7 +504,8 @@ void AgentCore::report(std::uint32_t rank) {
     act(rank, Do::Drain{});
   }
   if (back_as_ != 0) return put_back_if_all_ended();
-  act(rank, Do::ReportEnded{r.cause, r.ended_at_ns});
+  // A rank whose end was ordered has ended now.
+  act(rank, Do::ReportEnded{r.cause, r.ended_at_ns != 0 ? r.ended_at_ns : now_ns_});
   if (well && holds(ImageRule::kEndWithRank)) end_image(rank);
 }
 

@@ -244,6 +244,10 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   return {};
 }
 
+bool holds_checkpoints(const std::string& directory) {
+  return !versions_of(directory).numbers().empty();
+}
+
 std::optional<Error> remove_checkpoints(const std::string& directory) {
   return versions_of(directory).remove_all();
 }

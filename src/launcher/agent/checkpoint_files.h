@@ -115,6 +115,8 @@ class CheckpointFile {
 // written, or holds checkpoints already although `resume` is false.
 std::optional<Error> prepare_checkpoint_directory(const std::string& directory, bool resume);
 
+// Returns whether the directory has a version, complete or not.
+bool holds_checkpoints(const std::string& directory);
 // Removes all versions there, complete or not. Errors: one cannot be removed.
 std::optional<Error> remove_checkpoints(const std::string& directory);
 

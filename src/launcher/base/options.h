@@ -66,6 +66,7 @@ struct RunOptions {
 
   std::uint32_t max_restarts = 4;  // of one rank
   bool restart = true;
+  bool begin_again = false;  // at main, if nothing else helps
   OnDivergence on_divergence = OnDivergence::kRollBack;
   bool log_ops = false;
   bool libc_recording = true;

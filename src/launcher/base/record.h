@@ -130,6 +130,7 @@ struct Summary {
   std::uint64_t lost_ns = 0;     // time in which at least one rank was away
   std::uint32_t rollbacks = 0;   // all ranks have gone back
   std::uint64_t undone_ns = 0;   // by that, of all ranks together
+  std::uint32_t beginnings = 0;  // the job has begun again
   std::uint64_t longest_ns = 0;  // longest time that one rank was away
   std::uint32_t longest_rank = 0;
   Totals totals;

@@ -395,9 +395,10 @@ Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
   return segment;
 }
 
-JobPlan job_plan(const HostPlan& plan) {
+JobPlan job_plan(const HostPlan& plan, const Beginning& beginning) {
   JobPlan job;
   job.options = plan.options;
+  job.beginning = beginning;
   job.beginning.incarnation = plan.first_incarnation;
   job.hosts = {plan.local};
   job.lib_directory = plan.lib_directory;
@@ -454,33 +455,42 @@ std::optional<Error> check_descriptors(std::uint32_t ranks) {
                (ranks == 1 ? " rank" : " ranks") + "; raise it, or use fewer ranks"};
 }
 
-}  // namespace
+// What is the same whenever the job begins.
+struct Run {
+  RunOptions options;  // complete
+  std::uint32_t processors = 0;
+  std::uint64_t begun_ns = 0;
+  SpawnSettings settings;
+  off_t input_begin = -1;  // where standard input began; -1: it can be read only once
+  bool has_read_input = false;
+  std::optional<EventLog::Target> events;
+  Beginning beginning;
+};
 
-int run_job(RunOptions options) {
-  open_standard_descriptors();
-  Loop loop(monotonic_ns());
-  warn(options);
-  if (const auto error = restrict_processors(options)) return fail(*error);
-  const std::uint32_t processors = usable_processors();
-  auto made = plan_job(options, processors);
-  if (!made.ok()) return fail(made.error());
-  HostPlan& plan = made.value();
-  if (options.report_bindings) report_bindings(plan);
-  if (!options.standard_input) {
-    if (const auto error = close_standard_input()) return fail(*error);
-  }
+// What the ranks have read of standard input is read again, unless they go on behind it.
+std::optional<Error> give_input_again(const Run& run, const HostPlan& plan) {
+  const bool goes_on = plan.resumed && plan.resumed->input_ended;
+  if (!run.has_read_input || goes_on) return {};
+  if (!plan.resumed && run.input_begin >= 0 && lseek(0, run.input_begin, SEEK_SET) >= 0) return {};
+  return Error{
+      "the job cannot begin again, because its ranks have read standard input, which can "
+      "be read only once"};
+}
 
-  SpawnSettings settings = prepare_process(plan.ranks);
-  if (const auto error = check_descriptors(plan.ranks)) return fail(*error);
+// Runs the job until no process of it is left. Returns its exit code; nothing: it begins again.
+std::optional<int> run_once(Run& run, HostPlan& plan) {
+  Loop loop(run.begun_ns);
   Lifeline lifeline;
+  SpawnSettings settings = run.settings;
   settings.lifeline = lifeline.path();
   auto guardian = std::make_unique<Guardian>(plan.socket, lifeline);
   auto listener = listen_at(plan.socket);
   if (!listener.ok()) return fail(listener.error());
   Directory directory;
   if (const auto error = open_directory(plan, lifeline, directory)) return fail(*error);
-  guardian->remove_parts_on_death(options.checkpoint_directory);
-  auto segment = make_segment(plan, processors);
+  guardian->remove_parts_on_death(run.options.checkpoint_directory);
+  if (const auto error = give_input_again(run, plan)) return fail(*error);
+  auto segment = make_segment(plan, run.processors);
   if (!segment.ok()) return fail(segment.error());
   if (const auto error = begin(plan, directory, segment.value())) {
     return fail(*error);
@@ -488,18 +498,22 @@ int run_job(RunOptions options) {
   directory.version.reset();  // its models were copied to the segment
 
   // Done last: until it is certain that this job runs, the files may be another job's.
-  if (!options.output.directory.empty()) {
-    const auto error = RankFiles::prepare(options.output.directory, plan.ranks, options.resume);
+  if (!run.options.output.directory.empty()) {
+    const auto error =
+        RankFiles::prepare(run.options.output.directory, plan.ranks, run.options.resume);
     if (error) return fail(*error);
   }
-  auto events = open_events(options.events_path);
-  if (!events.ok()) return fail(events.error());
+  if (!run.events) {
+    auto events = open_events(run.options.events_path);
+    if (!events.ok()) return fail(events.error());
+    run.events = std::move(events.value());
+  }
 
   // Orders and reports go through the loop's queue, so that neither side is called while it is
   // still sending.
   std::optional<Agent> agent;
   std::optional<Supervisor> supervisor;
-  supervisor.emplace(loop, job_plan(plan), std::move(events.value()), [&](Order order) {
+  supervisor.emplace(loop, job_plan(plan, run.beginning), std::move(*run.events), [&](Order order) {
     loop.post([&agent, order = std::move(order)] { agent->order(order); });
   });
   agent.emplace(
@@ -512,7 +526,50 @@ int run_job(RunOptions options) {
     agent->idle();
     supervisor->idle();
   });
-  return supervisor->finish();
+  const int code = supervisor->finish();
+  if (!supervisor->begins_again()) return code;
+  run.beginning = *supervisor->begins_again();
+  run.events = supervisor->take_events();
+  run.has_read_input |= supervisor->has_read_input();
+  run.options.kills = agent->unfired_kills();
+  return {};
+}
+
+// Finds out from where the job begins again.
+Result<HostPlan> plan_again(RunOptions& options) {
+  const std::string& directory = options.checkpoint_directory;
+  options.resume =
+      !directory.empty() && (holds_image_sets(directory) || holds_checkpoints(directory));
+  if (!options.resume && !options.quiet) {
+    fprintf(stderr, "rejoin: beginning again at the start of the program\n");
+  }
+  return make_host_plan(options);
+}
+
+}  // namespace
+
+int run_job(RunOptions options) {
+  open_standard_descriptors();
+  Run run;
+  run.begun_ns = monotonic_ns();
+  warn(options);
+  if (const auto error = restrict_processors(options)) return fail(*error);
+  run.processors = usable_processors();
+  auto plan = plan_job(options, run.processors);
+  if (!plan.ok()) return fail(plan.error());
+  if (options.report_bindings) report_bindings(plan.value());
+  if (!options.standard_input) {
+    if (const auto error = close_standard_input()) return fail(*error);
+  }
+  run.input_begin = lseek(0, 0, SEEK_CUR);
+  run.options = std::move(options);
+  run.settings = prepare_process(plan.value().ranks);
+  if (const auto error = check_descriptors(plan.value().ranks)) return fail(*error);
+  for (;;) {
+    if (const auto code = run_once(run, plan.value())) return *code;
+    plan = plan_again(run.options);
+    if (!plan.ok()) return fail(plan.error());
+  }
 }
 
 }  // namespace rejoin::launcher

@@ -361,6 +361,7 @@ std::optional<Error> finish_recovery(const Raw& raw, RunOptions& o) {
   if (!libc_recording.ok()) return libc_recording.error();
   o.libc_recording = libc_recording.value() == 0;
   o.restart = !raw.no_restart;
+  o.begin_again = raw.begin_again;
   if (!raw.max_restarts.empty()) {
     const auto restarts =
         parse_number("--max-restarts", raw.max_restarts, "number of restarts", 0, UINT32_MAX);

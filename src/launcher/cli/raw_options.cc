@@ -95,6 +95,10 @@ void describe_deaths(CLI::App& app, Raw& raw) {
                  "largest number of restarts of one rank (default: 4)")
       ->type_name("N");
   app.add_flag("--no-restart", raw.no_restart, "end the job when a rank dies, as mpirun does");
+  app.add_flag("--begin-again", raw.begin_again,
+               "if a dead rank cannot be started again, and there is\n"
+               "nothing to go on from in --checkpoint-dir: all ranks\n"
+               "begin again at the start of the program");
   app.add_option("--on-divergence", raw.on_divergence,
                  "if a replay is found to differ from the first execution:\n"
                  "rollback (default): all ranks go back to their snapshots;\n"

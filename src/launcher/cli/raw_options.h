@@ -44,6 +44,7 @@ struct Raw {
   std::string timeout;
   std::string heartbeat;
   bool no_restart = false;
+  bool begin_again = false;
   bool ignored = false;
 };
 

@@ -37,6 +37,8 @@ class EventLog {
   // enough() returns true, which is called when `descriptor` is readable. If that is -1, waits for
   // a moment only.
   void finish(int descriptor, const std::function<bool()>& enough);
+  // Returns the target, with the fifo if it was opened. REQUIRES finish().
+  Target take_target() { return std::move(target_); }
   // If `terminal`: a descriptor that is readable when there are lines, and those lines.
   int ready() const { return ready_.get(); }
   std::string take_lines();

@@ -67,6 +67,7 @@ void put_summary(Json& json, const Summary& s) {
     returns[name_of(static_cast<RecoveryPoint::Kind>(i))] = s.returns[i];
   }
   json["rollbacks"] = s.rollbacks;
+  json["beginnings"] = s.beginnings;
   json["undone_ms"] = milliseconds(s.undone_ns);
   json["lost_ms"] = milliseconds(s.lost_ns);
   json["longest_ms"] = milliseconds(s.longest_ns);

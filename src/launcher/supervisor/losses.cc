@@ -108,6 +108,11 @@ void Losses::rolled_back(std::uint64_t at_ns, std::uint64_t by_ns) {
   sum_.undone_ns += by_ns * ranks_.size();
 }
 
+void Losses::begins_again(std::uint64_t at_ns) {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) is_back(r, at_ns);
+  ++sum_.beginnings;
+}
+
 void Losses::count(Summary& sum, std::uint32_t rank, std::uint64_t at_ns) const {
   const std::uint64_t ns = at_ns - ranks_[rank].since_ns;
   if (ns < sum.longest_ns) return;
@@ -139,6 +144,9 @@ std::vector<std::string> lines_of(const Summary& s) {
     first += "; " + plural(s.rollbacks, "return") + " of all ranks (" + duration_text(s.undone_ns) +
              " of their time undone)";
   }
+  if (s.beginnings > 0)
+    first += "; the job began again " +
+             (s.beginnings == 1 ? "once" : count_text(s.beginnings) + " times");
   first += "; journal at most " + size_text(s.totals.journal_peak_bytes);
   if (s.totals.snapshots > 0) {
     first += "; " + plural(s.totals.snapshots, "snapshot") + ", at most " +

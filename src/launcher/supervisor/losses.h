@@ -24,7 +24,11 @@ class Losses {
   // All ranks have gone back by that time.
   void rolled_back(std::uint64_t at_ns, std::uint64_t by_ns);
 
-  bool any() const { return sum_.deaths > 0 || sum_.rollbacks > 0; }
+  // The job begins again, with all ranks.
+  void begins_again(std::uint64_t at_ns);
+  std::uint32_t beginnings() const { return sum_.beginnings; }
+
+  bool any() const { return sum_.deaths > 0 || sum_.rollbacks > 0 || sum_.beginnings > 0; }
   // REQUIRES any().
   Summary at_end(std::uint64_t at_ns, const Totals& totals) const;
 

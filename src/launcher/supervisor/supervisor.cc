@@ -152,6 +152,7 @@ void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finishe
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
   unfinished_.erase(host);
   if (!unfinished_.empty()) return;
+  if (begins_again_) return loop_.stop();
   Record end{.event = "end", .at_ns = loop_.now_ns()};
   end.epoch = epoch_;
   end.code = exit_code_;
@@ -241,6 +242,11 @@ void Supervisor::act(const Action::Detail& a) {
 
 void Supervisor::act(const Action::Log& a) { log(a.record); }
 
+void Supervisor::act(const Action::BeginAgain& a) {
+  begins_again_ = a.beginning;
+  send_all([](Order& order) { order.mutable_finish(); });
+}
+
 void Supervisor::act(const Action::Finish& a) {
   exit_code_ = a.code;
   totals_ = a.totals;
@@ -291,6 +297,7 @@ void Supervisor::read_input() {
     return;
   }
   Order order;
+  has_read_input_ |= got > 0;
   if (got > 0) order.mutable_input()->set_bytes(buffer, static_cast<std::size_t>(got));
   order.mutable_input()->set_end(got <= 0);
   send(host_of(0), std::move(order));

@@ -42,8 +42,14 @@ class Supervisor {
   void report(const Report& report);
   // To be called whenever nothing is queued in the loop.
   void idle() { terminal_.write(); }
-  // To be called after the loop. Shows all pending output. Returns the job's exit code.
+  // To be called after the loop. Shows all pending output. Returns the job's exit code; if the job
+  // begins again(), that has no meaning.
   int finish();
+  const std::optional<Beginning>& begins_again() const { return begins_again_; }
+  // Whether bytes of standard input have been read.
+  bool has_read_input() const { return has_read_input_; }
+  // Where events are written. To be called after finish(); no more events are written.
+  EventLog::Target take_events() { return events_.take_target(); }
 
  private:
   void step(const Event& event);
@@ -58,6 +64,7 @@ class Supervisor {
   void act(const Action::Tell& action);
   void act(const Action::Detail& action);
   void act(const Action::Log& action);
+  void act(const Action::BeginAgain& action);
   void act(const Action::Finish& action);
   void send(std::uint32_t host, Order order);
   // Sends an order that `write` writes to all hosts.
@@ -89,6 +96,8 @@ class Supervisor {
   Loop::Timer stop_timer_;  // gives the other ranks a moment to end by themselves
   Terminal terminal_;
   int exit_code_ = 0;
+  std::optional<Beginning> begins_again_;
+  bool has_read_input_ = false;
   Totals totals_;                       // set at the job's end
   std::set<std::uint32_t> unfinished_;  // hosts whose agent has not finished
   // Hosts that have not said where their ranks stand, after Action::ReportPositions. Until all

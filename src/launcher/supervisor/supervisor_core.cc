@@ -65,6 +65,9 @@ SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& begin
       catching_up_(options.ranks()),
       losses_(options.ranks()) {
   for (Rank& r : ranks_) r.incarnation = beginning.incarnation;
+  // From which it may have gone on.
+  has_written_ = beginning.incarnation > 0;
+  if (beginning.losses) losses_ = *beginning.losses;
 }
 
 std::vector<Action> SupervisorCore::step(const Event& e) {
@@ -251,8 +254,15 @@ void SupervisorCore::on_death(const Event::Ended& e) {
   const std::string what = rank_text(rank_) + " died (" + to_text(e.cause) + ") " +
                            to_text(e.position) + (catching_up ? " while catching up" : "");
   if (!why.empty()) {
-    stop(failure_code_of(e.cause),
-         what + (e.fault.site.empty() ? at_site(e.position) : fault_text(e.fault)) + "; " + why);
+    const std::string told =
+        what + (e.fault.site.empty() ? at_site(e.position) : fault_text(e.fault)) + "; " + why;
+    const bool past_is_gone =
+        recycles_ && options_.restart && e.why_final.empty() && e.not_alone.empty();
+    if (past_is_gone) {
+      begin_again_or_stop(failure_code_of(e.cause), told);
+    } else {
+      stop(failure_code_of(e.cause), told);
+    }
     tell_stack(r, e.fault, &SupervisorCore::tell);
     return;
   }
@@ -297,7 +307,7 @@ std::string SupervisorCore::objection(const Rank& r, const Event::Ended& e) cons
   }
   if (recycles_) {
     return "the journal was full (" + size_text(options_.journal_limit_bytes) +
-           "), so its past cannot be replayed and the job ends (--journal-limit makes it larger)";
+           ") and its past cannot be replayed, so the job ends (--journal-limit makes it larger)";
   }
   if (e.cause.is_fault() && r.faulted && r.fault.same_as(e.cause) &&
       r.fault_at.same_as(e.position)) {
@@ -374,6 +384,7 @@ void SupervisorCore::on(const Event::ImagesWritten& e) {
   line.written_ns = e.took_ns;
   line.bytes = e.bytes;
   line.stopped_ns = e.stopped_ns;
+  has_written_ = true;
 }
 
 void SupervisorCore::on(const Event::Heartbeat& e) {
@@ -407,6 +418,15 @@ void SupervisorCore::host_is_over(std::uint32_t host) {
   if (host_over_[host]) return;
   host_over_[host] = true;
   if (std::find(host_over_.begin(), host_over_.end(), false) != host_over_.end()) return;
+  const Totals& before = beginning_.totals;
+  totals_.journal_peak_bytes = std::max(totals_.journal_peak_bytes, before.journal_peak_bytes);
+  totals_.snapshots += before.snapshots;
+  totals_.snapshot_cost_ns = std::max(totals_.snapshot_cost_ns, before.snapshot_cost_ns);
+  totals_.exposed_ns = std::max(totals_.exposed_ns, before.exposed_ns);
+  if (begins_again_) {
+    losses_.begins_again(now_ns_);
+    return act(Action::BeginAgain{{0, losses_, totals_}});
+  }
   if (losses_.any()) {
     const Summary sum = losses_.at_end(now_ns_, totals_);
     record_job("summary").summary = sum;
@@ -427,6 +447,7 @@ void SupervisorCore::on(const Event::Aborted& e) {
 }
 
 void SupervisorCore::on(const Event::Interrupted& e) {
+  if (std::exchange(begins_again_, false)) stopping_ = false;  // but ends
   if (std::exchange(interrupted_, true)) {
     act(Action::KillNow{});
     return;
@@ -464,7 +485,7 @@ void SupervisorCore::go_back(GoesBack why) {
 void SupervisorCore::on(const Event::NoSet&) {
   if (!goes_back_) return;
   const GoesBack why = *std::exchange(goes_back_, {});
-  stop(why.exit_code, why.or_ends);
+  begin_again_or_stop(why.exit_code, why.or_ends);
   tell_stack(ranks_[why.rank], why.fault, &SupervisorCore::tell);
 }
 
@@ -493,12 +514,31 @@ void SupervisorCore::on(const Event::RolledBack& e) {
   tell_stack(ranks_[back.rank], back.fault, &SupervisorCore::news);
 }
 
+bool SupervisorCore::may_begin_again() const {
+  return options_.restart && (has_written_ || options_.begin_again) &&
+         losses_.beginnings() < options_.max_restarts;
+}
+
+void SupervisorCore::begin_again_or_stop(int code, const std::string& why) {
+  if (stopping_ || !may_begin_again()) return stop(code, why);
+  stopping_ = begins_again_ = true;
+  act(Action::Stop{false});
+  act(Action::KillNow{});
+  record_job("begin_again").text = why;
+  // Its end, and advice, are for a job that ends by it.
+  const std::string what = why.substr(0, why.find(". The program is not deterministic"));
+  const std::string ends = ", so the job ends";
+  const std::size_t end = what.find(ends);
+  news(what.substr(0, end) + "; the job begins again");
+}
+
 void SupervisorCore::on(const Event::Lost& e) {
   enter(State::kOver);
-  stop(kExitFailure,
-       rank_text(rank_) +
-           " cannot be started again: " + (e.why.empty() ? "its snapshot died with it" : e.why) +
-           ", and the journal does not reach back to the start of the program any more");
+  begin_again_or_stop(
+      kExitFailure,
+      rank_text(rank_) +
+          " cannot be started again: " + (e.why.empty() ? "its snapshot died with it" : e.why) +
+          ", and the journal does not reach back to the start of the program any more");
 }
 
 void SupervisorCore::on(const Event::JournalFull&) {

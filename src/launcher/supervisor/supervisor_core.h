@@ -23,6 +23,11 @@
 // images. Until their agent says that they have, whatever is reported of ranks is void. A rank that
 // has gone back repeats nothing: if it reports a difference without having died since, going back
 // does not help, and the job ends.
+//
+// Where the ranks cannot go back, or a rank that died cannot be started again because its past is
+// gone, the job begins again if it has written a set of images, or --begin-again permits the start
+// of the program: all processes are ended, and the driver makes another core. That counts for
+// --max-restarts.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +46,12 @@
 
 namespace rejoin::launcher {
 
-// Where a job begins: not at 0 if it resumes from images.
+// Where a job begins.
 struct Beginning {
-  std::uint32_t incarnation = 0;  // of each rank
+  std::uint32_t incarnation = 0;  // of each rank; not 0 if it goes on from written images
+  // What there was before, if the job has begun again.
+  std::optional<Losses> losses = {};
+  Totals totals = {};
 };
 
 // What the supervisor's driver is to do.
@@ -76,13 +84,17 @@ struct Action {
   struct Log {  // a line of the event log
     Record record;
   };
+  // No process of any rank is left: make another job of the same ranks, with a core that begins so.
+  struct BeginAgain {
+    Beginning beginning;
+  };
   struct Finish {
     int code;  // exit code of ftrun
     Totals totals;
   };
 
   std::variant<Respawn, RollBack, LetRecycle, Stop, KillNow, ReportPositions, News, Tell, Detail,
-               Log, Finish>
+               Log, BeginAgain, Finish>
       what;
 };
 
@@ -162,6 +174,9 @@ class SupervisorCore {
   void on_death(const Event::Ended& event);
   bool may_go_back() const;
   void go_back(GoesBack why);
+  bool may_begin_again() const;
+  // Lets the job begin again if that is possible, else ends it with this code and line.
+  void begin_again_or_stop(int code, const std::string& why);
   void tell_stack(Rank& rank, const Fault& fault, void (SupervisorCore::*say)(std::string));
   void on_back(const char* record_name, const RecoveryPoint& from, std::uint64_t replay_ns,
                std::uint64_t replayed);
@@ -194,6 +209,8 @@ class SupervisorCore {
   std::uint32_t epoch_ = 0;  // the newest that an agent has reported
   bool stopping_ = false;
   bool interrupted_ = false;
+  bool has_written_ = false;   // a set of images, from which the job can go on
+  bool begins_again_ = false;  // when no process is left
   bool journal_full_ = false;  // a rank has found it full
   bool recycles_ = false;      // ranks may keep less than replays need
   bool told_protected_ = false;

@@ -1,8 +1,12 @@
 """Programs of which no two runs are the same: when a replay differs, all ranks go back to a set of images."""
 
+import os
 import re
+import signal
 
 from harness import require, scenario
+from processes import images
+from scenarios.endings import messages
 from scenarios.hybrid import at_random_with_images, openmp
 from scenarios.written_images import place
 
@@ -61,3 +65,47 @@ def back_to_a_written_set(t, how):
             result = where.resumes(3, *command)
             judge(result, 3, 800, before="".join(where.out[:-1]))
             require(not result.named("rollback"), "a rank repeated something", result)
+
+
+def lose(job, rank):
+    """Kills a rank and all of its images before ftrun sees the death of one."""
+    job.until(lambda: images(job, rank), "there is an image")
+    job.process.send_signal(signal.SIGSTOP)
+    for pid in images(job, rank):
+        os.kill(pid, signal.SIGKILL)
+    job.kill(rank)
+    job.process.send_signal(signal.SIGCONT)
+
+
+@scenario(from_what=["set", "main", "nothing"], limit_s=240)
+def begins_again(t, from_what):
+    """A rank dies with its image: the job begins again from a written set, or at main, or ends."""
+    command = ("drift", "how=values", "steps=800", "pause_us=1500")
+    with place(t) as where:
+        where.often = ["--snapshots", "0.1", "--checkpoint-every", "0.2"]
+        flags = where.flags() if from_what == "set" else EVERY_50_MS
+        flags = [*flags, *(["--begin-again"] if from_what == "main" else [])]
+
+        def interfere(job):
+            for incarnation in range(2):
+                if from_what == "set":
+                    where.whole(job, count=2 * incarnation + 2)
+                else:
+                    job.run_for(0.5)
+                    job.until_event("snapshot")
+                lose(job, 1)
+                if from_what == "nothing":
+                    return
+                begun = lambda: sum(event["event"] == "begin_again" for event in job.events) > incarnation
+                job.until(begun, "the job begins again")
+
+        result = t.run(2, *command, flags=flags, interfere=interfere)
+        said = [line for line in messages(result) if "cannot be started again: " in line]
+        if from_what == "nothing":
+            require(result.code == 1 and len(said) == 1, f"exit code {result.code}", result)
+            return
+        judge(result, 2, 800)
+        require(len(said) == 2 and said[0].endswith("; the job begins again"), f"said {said}", result)
+        summary = result.named("summary")[0]
+        require(summary["beginnings"] == 2, f"{summary}", result)
+        require(summary["deaths"] == 2, f"{summary}", result)
