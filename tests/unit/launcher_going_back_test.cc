@@ -1,0 +1,148 @@
+// What the supervisor does when a rank alone cannot go on: all ranks go back, or the job begins
+// again.
+#include "supervisor_transcript.h"
+
+namespace rejoin::launcher {
+namespace {
+
+RunOptions ranks(std::uint32_t n, std::uint32_t max_restarts = 4) {
+  RunOptions options;
+  options.programs = {{.ranks = n, .command = {"a.out"}}};
+  options.max_restarts = max_restarts;
+  return options;
+}
+
+// As long as no rank was restarted a difference would come again.
+TEST(GoingBack, ADifferenceWithoutARestartEndsTheJob) {
+  expect_transcript(ranks(1), R"(
+> 1 diverged 0 : it differs
+record diverged rank 0 incarnation 0
+stop
+tell: it differs
+record stop code 1
+)");
+}
+
+TEST(GoingBack, AllGoBackOnceIfARankDiffers) {
+  expect_transcript(ranks(2), R"(
+> 5 ended 0 signal=9 at=7
+respawn 0
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of 4)
+> 6 diverged 0 : it differs. The program is not deterministic, advice
+record diverged rank 0 incarnation 1
+roll back as 2
+> 7 diverged 1 : void
+> 7 ended 1 signal=9
+> 8 rolled-back 0 value=3 replay_ms=12
+record rollback
+news: it differs; all 2 ranks go back 12.0 ms, to their newest snapshots
+> 9 registered 0
+record register rank 0 incarnation 2
+> 10 diverged 0 : it differs again
+record diverged rank 0 incarnation 2
+stop
+tell: it differs again
+record stop code 1
+)");
+}
+
+TEST(GoingBack, ADifferenceWithoutASetEndsTheJob) {
+  expect_transcript(ranks(1), R"(
+> 5 ended 0 signal=9 at=7
+respawn 0
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of 4)
+> 6 diverged 0 : it differs. The program is not deterministic, advice
+record diverged rank 0 incarnation 1
+roll back as 2
+> 7 no-set 0
+stop
+tell: it differs. The program is not deterministic, advice
+record stop code 1
+)");
+}
+
+TEST(GoingBack, AllGoBackAtTheDeathOfARankWithSeveralThreads) {
+  expect_transcript(ranks(2), R"(
+> 5 ended-threaded 0 signal=9 at=7 : its threads had called MPI
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
+roll back as 1
+> 6 ended 1 signal=9
+> 7 rolled-back 0 value=3 replay_ms=12
+record rollback
+news: rank 0 died (signal 9, Killed) after operation #7; its threads had called MPI; all 2 ranks go back 12.0 ms, to their newest snapshots
+> 9 ended-threaded 1 signal=9 at=8 live : its threads had called MPI
+record death rank 1 incarnation 1 (signal 9, Killed) replayed 0
+roll back as 2
+> 10 no-set 0
+stop
+tell: rank 1 died (signal 9, Killed) after operation #8; its threads had called MPI, and there is no set of snapshots to which all ranks could go back, so the job ends (docs/fault-model.md)
+record stop code 137
+)");
+}
+
+TEST(GoingBack, ARankWithSeveralThreadsEndsTheJobIfNoRankMayGoBack) {
+  RunOptions options = ranks(1);
+  options.on_divergence = OnDivergence::kStop;
+  expect_transcript(options, R"(
+> 5 ended-threaded 0 signal=9 at=7 : its threads had called MPI
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
+stop
+tell: rank 0 died (signal 9, Killed) after operation #7; its threads had called MPI, so the job ends (docs/fault-model.md)
+record stop code 137
+)");
+}
+
+// A rank that died cannot be started again, because its image died with it.
+TEST(GoingBack, TheJobBeginsAgainIfASetIsWritten) {
+  expect_transcript(ranks(2), R"(
+> 1 ended 0 signal=9 at=7
+respawn 0
+record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
+news: rank 0 died (signal 9, Killed) after operation #7; starting it again (1 of 4)
+> 2 images-written 0 : saved/images-1.rejoin
+record images
+> 3 lost 0 : its snapshot was lost
+stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot was lost, and the journal does not reach back to the start of the program any more; the job begins again
+> 4 ended 1 signal=9
+record exit rank 1 incarnation 0 (signal 9, Killed)
+> 5 all-over 0
+begin again, 1 in all
+)");
+}
+
+TEST(GoingBack, TheJobEndsIfItIsStoppedBeforeItBeginsAgain) {
+  RunOptions options = ranks(1);
+  options.begin_again = true;
+  expect_transcript(options, R"(
+> 3 lost 0
+stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
+> 4 signal 0 code=15
+stop
+tell: signal 15 (Terminated): ending all ranks
+record stop code 143
+> 5 all-over 0
+finish 143
+)");
+}
+
+TEST(GoingBack, AJobDoesNotBeginAgainForEver) {
+  RunOptions options = ranks(1, 0);
+  options.begin_again = true;
+  expect_transcript(options, R"(
+> 3 lost 0
+stop
+tell: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more
+record stop code 1
+)");
+}
+
+}  // namespace
+}  // namespace rejoin::launcher
