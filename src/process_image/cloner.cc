@@ -24,7 +24,8 @@ Cloner::Cloner(recovery::Rank& rank, const UnclonedState& state, CloneCost& cost
 std::byte* Cloner::stack_end() const { return stack_ + kStackBytes; }
 
 // The clone begins in the frame of this function, in which this process waits for the helper.
-bool Cloner::clone(int* error) {
+bool Cloner::clone(int* error, const OpenFiles* image) {
+  image_ = image;
   if (_setjmp(place_) != 0) return true;
   *error = run_helper();
   return false;
@@ -44,6 +45,7 @@ int Cloner::run_helper() {
 int Cloner::help(void* cloner) {
   auto& self = *static_cast<Cloner*>(cloner);
   self.helper_ = static_cast<pid_t>(syscall(SYS_getpid));
+  if (self.image_ != nullptr) self.image_->release_channels();
   const std::uint64_t begin = processor_ns();
   const long result = self.state_.clone_here(0);
   if (result == 0) _longjmp(self.place_, 1);

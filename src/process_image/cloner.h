@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "process_image/clone_cost.h"
+#include "process_image/open_files.h"
 #include "process_image/uncloned_state.h"
 #include "recovery/attach.h"
 
@@ -31,8 +32,9 @@ class Cloner {
   std::uint64_t number() const { return number_; }
 
   // Clones this process. Returns true in the clone, and false in this process; `error` is then 0 or
-  // an errno. REQUIRES that all signals are blocked.
-  bool clone(int* error);
+  // an errno. The clone does not have the channels of `image`, if it is to be one. REQUIRES that
+  // all signals are blocked.
+  bool clone(int* error, const OpenFiles* image = nullptr);
   // Called in the clone: waits until it is the agent's child, and has the kernel kill it when the
   // agent ends.
   void leave_helper() const;
@@ -43,6 +45,7 @@ class Cloner {
 
   recovery::Rank& rank_;
   const UnclonedState& state_;
+  const OpenFiles* image_ = nullptr;
   CloneCost& cost_;
   std::byte* const stack_;
   jmp_buf place_;  // where a clone begins

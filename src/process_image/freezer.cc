@@ -87,7 +87,7 @@ class Freezer final : public engine::ProcessImage {
     image_.prepare();
     libc_recording::log_files_since_image(number);
     int error = 0;
-    if (cloner_.clone(&error)) {
+    if (cloner_.clone(&error, &files_)) {
       image_.be();
       go_on();
       cost_.begin_count();

@@ -109,6 +109,7 @@ void FrozenImage::become_rank(std::uint32_t incarnation, const int* pipes, const
   const int socket = recovery::connect_as(MessageType::kWoken, cloner_.number(), incarnation, why);
   if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
   setrlimit(RLIMIT_AS, &addresses);
+  state_.restore_timers();
   recovery::renote_standard_pipes(pipes);
   for (int i = 0; i < 3; ++i) close(pipes[i]);
 }

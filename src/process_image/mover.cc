@@ -64,11 +64,15 @@ void Mover::go_on_as_rank(pid_t from, pid_t agent, int news) {
                                           rank_.incarnation());
   if (socket < 0 || !recovery::attach_again(socket)) syscall(SYS_exit_group, 1);
   libc_recording::move_observations();
+  state_.restore_timers();
   rank_.host().tell(MessageType::kInitialized, 0, 0, nullptr, 0);
   if (rank_.is_replaying()) woken_();
 }
 
-void Mover::be_keeper_of_rank() { be_keeper(rank_.host().agent_socket(), rank_.rank()); }
+void Mover::be_keeper_of_rank() {
+  UnclonedState::stop_timers();
+  be_keeper(rank_.host().agent_socket(), rank_.rank());
+}
 
 // Returns if the clone has ended without asking. If the clone has ended since then, the agent
 // knows, or will soon, that no process is the rank, so this process must end, too.

@@ -106,8 +106,10 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
   std::swap(room_, before_room_);
   before_count_ = std::exchange(count_, 0);
   found_lock_ = false;
+  channels_.begin();
   snprintf(why, size, "cannot list its open files");
-  return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); });
+  return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); }) &&
+         channels_.complete(why, size);
 }
 
 // Whether the file has a lock that a clone would still hold after this process has closed the file.
@@ -156,6 +158,7 @@ bool OpenFiles::note_one(int fd, char* why, std::size_t size) {
   if (S_ISCHR(s.st_mode) && is_harmless_device(s.st_rdev)) return true;
   // This is ftrun's lifeline, or the descriptor was there before the program.
   if (fcntl(fd, F_GETSIG) == SIGKILL || recovery::is_inherited(fd)) return true;
+  if (channels_.add(fd, s)) return true;
   char name[256];
   name_of(fd, name, sizeof name);
   snprintf(why, size, "has %s open, and a clone cannot be connected to its other end", name);
@@ -257,6 +260,7 @@ void OpenFiles::restore(const int pipes[3], char* why, std::size_t size) const {
     const File& f = files_[i];
     if (f.pipe < 0 && f.offset >= 0) lseek(f.fd, f.offset, SEEK_SET);
   }
+  channels_.restore(why, size);
 }
 
 void OpenFiles::write_on() const {

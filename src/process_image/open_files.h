@@ -8,12 +8,13 @@
 #include <cstdint>
 
 #include "journal/arena.h"
+#include "process_image/own_channels.h"
 
 namespace rejoin::process_image {
 
 class OpenFiles {
  public:
-  explicit OpenFiles(journal::Arena& arena) : arena_(arena) {}
+  explicit OpenFiles(journal::Arena& arena) : arena_(arena), channels_(arena) {}
 
   // Notes what is open now, except for `own`, a descriptor of the shim. False: a clone could not go
   // on with that; `why` says with what, as in obstacles.h.
@@ -32,6 +33,9 @@ class OpenFiles {
   // a sentence.
   bool reopen(char* why, std::size_t size) const;
 
+  // Called in a process that clones itself to be the image, and shares this one's memory: gives up
+  // what the image must not have. Makes system calls only.
+  void release_channels() const { channels_.release(); }
   // Called in the image: gives up the rank's pipes, so that their other ends see the process's end.
   void release_pipes() const;
   // Called in a woken clone: its own pipes replace the rank's, and files are read and written where
@@ -83,6 +87,7 @@ class OpenFiles {
   std::size_t before_count_ = 0;
   std::size_t before_room_ = 0;
   bool found_lock_ = false;
+  OwnChannels channels_;
   static constexpr std::size_t kMostNames = 4096;
   Name* names_ = nullptr;
   std::size_t name_count_ = 0;

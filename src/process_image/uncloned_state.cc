@@ -35,8 +35,18 @@ bool UnclonedState::note() {
   errno = 0;
   nice_ = getpriority(PRIO_PROCESS, 0);
   read_text(kOomScore, oom_score_adj_, sizeof oom_score_adj_);
+  for (const int which : kTimers) syscall(SYS_getitimer, which, &timers_[which]);
   return syscall(SYS_get_robust_list, 0, &robust_list_, &robust_bytes_) == 0 &&
          prctl(PR_GET_TID_ADDRESS, &thread_id_, 0, 0, 0) == 0;
+}
+
+void UnclonedState::restore_timers() const {
+  for (const int which : kTimers) syscall(SYS_setitimer, which, &timers_[which], nullptr);
+}
+
+void UnclonedState::stop_timers() {
+  constexpr itimerval kOff = {};
+  for (const int which : kTimers) syscall(SYS_setitimer, which, &kOff, nullptr);
 }
 
 void UnclonedState::block_signals() {

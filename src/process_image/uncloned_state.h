@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/time.h>
 
 #include <cstddef>
 
@@ -26,6 +27,10 @@ class UnclonedState {
   // the process ends, as it does for a clone.
   void register_thread_id() const;
 
+  // The timers of setitimer() go on where they were when their state was noted.
+  void restore_timers() const;
+  static void stop_timers();
+
   // Clones this process, which must be done by a system call, on the stack that it has. Returns
   // what the call returns.
   long clone_here(unsigned long flags) const;
@@ -37,7 +42,10 @@ class UnclonedState {
   void restore_name_and_priorities() const;
 
  private:
+  static constexpr int kTimers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+
   char name_[16] = {};
+  itimerval timers_[3] = {};
   char oom_score_adj_[16] = {};
   sigset_t signals_ = {};
   void* robust_list_ = nullptr;

@@ -309,6 +309,7 @@ static void block(int how_to) {
   check_i64("signal mask", 0, sigprocmask(how_to, &set, NULL));
 }
 
+static timer_t timer_of_program;
 static int signals;
 
 static void count_signal(int number) {
@@ -317,7 +318,6 @@ static void count_signal(int number) {
 }
 
 static void forbid(void) {
-  const struct itimerval long_time = {.it_value = {.tv_sec = 1000}};
   if (is("thread")) begin_raw_thread();
   if (is("child")) {
     child = fork();
@@ -325,7 +325,7 @@ static void forbid(void) {
       for (;;) pause();
     }
   }
-  if (is("timer")) check_true("timer", setitimer(ITIMER_REAL, &long_time, NULL) == 0);
+  if (is("timer")) check_i64("timer", 0, timer_create(CLOCK_MONOTONIC, NULL, &timer_of_program));
   if (is("mapping")) {
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check_true("mapping", shared != MAP_FAILED);
@@ -344,18 +344,19 @@ static void forbid(void) {
   if (is("clone")) refuse_clones(0, 0);
   if (is("image")) refuse_clones(0, CLONE_VFORK);
   if (is("woken")) refuse_clones(CLONE_PARENT, 0);
+  // A pipe or socket pair with both ends here would be no obstacle.
   if (is("pipe")) check_true("pipe", pipe(ends) == 0);
   if (is("socket")) check_true("socket", socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  if (ends[1] >= 0) close(ends[1]);
 }
 
 static void allow(void) {
-  const struct itimerval never = {.it_value = {.tv_sec = 0}};
   if (is("thread")) end_raw_thread();
   if (is("child")) {
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
   }
-  if (is("timer")) setitimer(ITIMER_REAL, &never, NULL);
+  if (is("timer")) timer_delete(timer_of_program);
   if (is("mapping")) munmap(shared, 4096);
   if (withheld != NULL) {
     check_i64("memory", 7, *withheld);
@@ -366,7 +367,7 @@ static void allow(void) {
     check_i64("signals", 1, signals);
   }
   if (locked >= 0) close(locked);
-  for (int i = 0; i < 2 && ends[i] >= 0; ++i) close(ends[i]);
+  if (ends[0] >= 0) close(ends[0]);
 }
 
 static void init_mutex(pthread_mutex_t* mutex, int type) {

@@ -179,6 +179,43 @@ def hybrid_python(t):
     goes_on(t, 2, PYTHON, t.script("pool.py", POOL), many=20)
 
 
+ASYNCIO = """
+import asyncio
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
+
+async def count(queue, total):
+    loop = asyncio.get_running_loop()
+    for step in range(400):
+        await asyncio.sleep(0.0005)
+        part = await loop.run_in_executor(None, lambda: (total + step) * 7919 % 1000003)
+        total = await loop.run_in_executor(None, lambda: part + 1)
+        total = comm.allreduce(total + rank) % 1000003
+        await queue.put((step, total))
+    await queue.put(None)
+
+async def main():
+    queue = asyncio.Queue(3)
+    counting = asyncio.create_task(count(queue, rank))
+    while (item := await queue.get()) is not None:
+        if item[0] % 50 == 0:
+            print(f"rank {rank}, step {item[0]}: {item[1]}")
+    await counting
+
+asyncio.run(main())
+"""
+
+
+@scenario(sweeps=True)
+def hybrid_python_asyncio(t):
+    """An event loop of Python, with its epoll set, its pair of sockets, and a pool of threads."""
+    if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
+        raise Skip("no mpi4py")
+    goes_on(t, 2, PYTHON, t.script("loop.py", ASYNCIO), many=20)
+
+
 @scenario()
 def hybrid_python_openblas(t):
     """The threads that OpenBLAS starts when it is loaded."""
@@ -187,3 +224,28 @@ def hybrid_python_openblas(t):
         raise Skip("no OpenBLAS, mpi4py or numpy")
     flags = ["-x", f"LD_PRELOAD={found[0]}", "-x", "OPENBLAS_NUM_THREADS=4"]
     goes_on(t, 2, PYTHON, t.script("pool.py", POOL), flags=flags)
+
+
+@scenario(sweeps=True, limit_s=240)
+def own_channels(t):
+    """Pipes, socket pairs, event descriptors and timers that a rank has for itself, with contents."""
+    goes_on(t, 2, "channels", "3000", "300", few=2, many=100)
+
+
+@scenario(sweeps=True, limit_s=240)
+def own_channels_written(t):
+    """Written images have them, too."""
+    command = ("channels", "1500", "800")
+    expected = t.undisturbed(2, *command)
+    for _ in range(10 if t.long else 1):
+        with place(t) as where:
+            where.killed(2, *command)
+            where.killed(2, *command, count=1, resume=True)
+            result = where.resumes(2, *command)
+            require_whole(where, result, expected, 2)
+
+
+@scenario(sweeps=True, limit_s=240)
+def own_channels_behind_a_script(t):
+    """The rank of a script takes them along when it moves into a clone."""
+    goes_on(t, 2, *wrapped(t, "sh", "channels", "3000", "300"), interfere=at_random_behind)

@@ -343,7 +343,7 @@ def snapshots_one_image(t):
 REFUSALS = {
     "thread": "has a thread (frozen) that was not started by the C library (pthread_create)",
     "child": "has child processes",
-    "timer": "has armed timers",
+    "timer": "has timers of timer_create()",
     "mapping": "shares writable memory",
     "wiped": "has memory that the kernel does not copy to a clone (madvise, anonymous)",
     "unforked": "has memory that the kernel does not copy to a clone (madvise, anonymous)",
