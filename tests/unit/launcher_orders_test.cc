@@ -40,10 +40,14 @@ void expect_position(const Position& p) {
   EXPECT_EQ(p.site, kPosition.site);
 }
 
+const Protection kProtection = {12, kLarge, 2, kLarge + 3, kLarge + 4};
+
 void expect_protection(const Protection& p) {
   EXPECT_EQ(p.snapshots, 12u);
   EXPECT_EQ(p.oldest_ns, kLarge);
   EXPECT_EQ(p.ranks_without, 2u);
+  EXPECT_EQ(p.image_bytes, kLarge + 3);
+  EXPECT_EQ(p.journal_bytes, kLarge + 4);
 }
 
 TEST(Orders, AnEndComesBackWhole) {
@@ -99,16 +103,18 @@ TEST(Orders, EventsOfAJobComeBackWhole) {
   EXPECT_EQ(written.bytes, kLarge);
   EXPECT_EQ(written.took_ns, kLarge + 1);
   EXPECT_EQ(written.stopped_ns, kLarge + 2);
-  expect_protection(back(Event::Snapshot{{12, kLarge, 2}}).protection);
-  expect_protection(back(Event::Heartbeat{{12, kLarge, 2}}).protection);
+  expect_protection(back(Event::Snapshot{kProtection}).protection);
+  expect_protection(back(Event::Heartbeat{kProtection}).protection);
   EXPECT_EQ(back(Event::Committed{kLarge}).checkpoint, kLarge);
   EXPECT_EQ(back(Event::Deadlock{"how"}).diverged, "how");
   EXPECT_EQ(back(Event::Deadlock{""}).diverged, "");
-  const Totals totals = back(Event::AllOver{0, {kLarge, 12, kLarge + 1, kLarge + 2}}).totals;
+  const Totals totals =
+      back(Event::AllOver{0, {kLarge, 12, kLarge + 1, kLarge + 2, kLarge + 5}}).totals;
   EXPECT_EQ(totals.journal_peak_bytes, kLarge);
   EXPECT_EQ(totals.snapshots, 12u);
   EXPECT_EQ(totals.snapshot_cost_ns, kLarge + 1);
   EXPECT_EQ(totals.exposed_ns, kLarge + 2);
+  EXPECT_EQ(totals.images_peak_bytes, kLarge + 5);
 }
 
 TEST(Orders, TheHostOfAnEventIsItsSenders) {

@@ -199,5 +199,21 @@ TEST(SnapshotPolicy, Off) {
   EXPECT_EQ(policy.due_ns(), SnapshotPolicy::kNever);
 }
 
+// New images take no memory at first; if they come too late, there are none for a while.
+TEST(SnapshotPolicy, TheMemoryOfImagesIsBounded) {
+  SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000, 400});
+  policy.began(0);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_FALSE(policy.memory_taken(400));
+  EXPECT_EQ(policy.due_ns(), 2 * kSecond);
+  EXPECT_FALSE(policy.memory_taken(500));
+  EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
+  EXPECT_TRUE(policy.memory_taken(501));
+  SnapshotPolicy unbounded({SnapshotOptions::When::kAuto, 0, 1000, 0});
+  unbounded.began(0);
+  EXPECT_FALSE(unbounded.memory_taken(~std::uint64_t{0}));
+  EXPECT_EQ(unbounded.due_ns(), kSecond);
+}
+
 }  // namespace
 }  // namespace rejoin::launcher

@@ -169,6 +169,7 @@ void Agent::idle() {
   Totals totals = protection_.totals();
   totals.journal_peak_bytes = std::max(journal_peak_bytes_, segment_.backed_bytes());
   totals.snapshot_cost_ns = snapshots_.highest_cost_ns();
+  totals.images_peak_bytes = snapshots_.image_peak_bytes();
   reporter_.happened(0, Event::AllOver{plan_.host, totals});
 }
 
@@ -450,9 +451,12 @@ void Agent::on_image_message(std::uint32_t rank, const Message& message) {
 
 void Agent::look_around() {
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
-  journal_peak_bytes_ = std::max(journal_peak_bytes_, segment_.backed_bytes());
+  const std::uint64_t journal_bytes = segment_.backed_bytes();
+  journal_peak_bytes_ = std::max(journal_peak_bytes_, journal_bytes);
   starts_.look_at_wakes();
   snapshots_.look_for_checkpoints();
+  snapshots_.look_at_memory();
+  protection_.measured(snapshots_.image_bytes(), journal_bytes);
   starts_.look_at_replays();
   if (standstill_.look()) look_timer_.clear();
 }

@@ -289,9 +289,11 @@ std::vector<FoundImageSet> image_sets_in(const std::string& directory,
 
 // --- Writing
 
-ImageSetWriter::ImageSetWriter(const std::string& directory, std::string library_directory)
+ImageSetWriter::ImageSetWriter(const std::string& directory, std::string library_directory,
+                               std::size_t kept)
     : sets_(sets_of(directory)),
       library_directory_(std::move(library_directory)),
+      kept_(kept),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   sets_.remove_parts();
   std::error_code error;
@@ -411,7 +413,7 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     Outcome done = complete_now(set, begun, path);
     if (done.fault.empty()) {
-      sets_.remove_old(number, kSetsKept);
+      sets_.remove_old(number, kept_);
       remove_file_logs();
     } else {
       sets_.remove_part(number);

@@ -12,8 +12,8 @@
 //     set          the XXH3 of the rest in hexadecimal, a newline, JSON: the job that owns it, the
 //                  machine, and the size and XXH3 of each file
 //
-// The newest kSetsKept sets are retained (numbered_entries.h). With several hosts, the same files
-// will be sent to another host's agent instead: ImageSetWriter is the seam.
+// The newest sets are retained (--keep-sets; numbered_entries.h). With several hosts, the same
+// files will be sent to another host's agent instead: ImageSetWriter is the seam.
 #pragma once
 
 #include <condition_variable>
@@ -34,8 +34,6 @@
 #include "launcher/base/result.h"
 
 namespace rejoin::launcher {
-
-inline constexpr std::size_t kSetsKept = 2;
 
 struct ImageSet {
   std::string path;  // of its directory
@@ -107,7 +105,8 @@ class ImageSetWriter {
     std::vector<std::string> executables = {};  // by rank
   };
 
-  ImageSetWriter(const std::string& directory, std::string library_directory);
+  // `kept`: how many sets are retained.
+  ImageSetWriter(const std::string& directory, std::string library_directory, std::size_t kept);
   ImageSetWriter(const ImageSetWriter&) = delete;
   ImageSetWriter& operator=(const ImageSetWriter&) = delete;
   ~ImageSetWriter() { finish(); }
@@ -147,6 +146,7 @@ class ImageSetWriter {
 
   const NumberedEntries sets_;
   const std::string library_directory_;
+  const std::size_t kept_;
   std::map<std::string, Build> builds_;  // known builds; used by the thread only
   std::uint64_t next_ = 1;
   std::mutex mutex_;

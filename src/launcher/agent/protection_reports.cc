@@ -47,6 +47,8 @@ void ProtectionReports::report_snapshot() {
 Protection ProtectionReports::protection() const {
   Protection now;
   now.snapshots = totals_.snapshots;
+  now.image_bytes = image_bytes_;
+  now.journal_bytes = journal_bytes_;
   for (const std::uint32_t r : plan_.local) {
     if (ranks_[r].finalized) continue;
     if (!core_.has_image(r)) {

@@ -37,6 +37,11 @@ class ProtectionReports {
   std::uint64_t image_age_ns(std::uint32_t rank) const {
     return loop_.now_ns() - ranks_[rank].at_ns;
   }
+  // What images and journal take, as it was measured last.
+  void measured(std::uint64_t image_bytes, std::uint64_t journal_bytes) {
+    image_bytes_ = image_bytes;
+    journal_bytes_ = journal_bytes;
+  }
   // Returns `snapshots` and `exposed_ns` of the Totals until now.
   Totals totals();
 
@@ -56,6 +61,8 @@ class ProtectionReports {
   Reporter& reporter_;
   Loop::Timer heartbeat_timer_;
   std::vector<Rank> ranks_;
+  std::uint64_t image_bytes_ = 0;
+  std::uint64_t journal_bytes_ = 0;
   Totals totals_;
 };
 

@@ -60,9 +60,32 @@ std::uint64_t SnapshotDriver::newest_cost_ns(std::uint32_t rank) const {
   const std::uint64_t clone_ns = control.clone_ns.load(std::memory_order_acquire);
   if (clone_ns == 0)
     return SnapshotPolicy::first_cost_ns(use.own_pages, journal::page_copy_ns(control));
-  // No page is copied twice, so the rank's anonymous pages are a bound.
-  const std::uint64_t copied = std::min(journal::pages_copied(control, use.faults), use.own_pages);
-  return clone_ns + copied * journal::page_copy_ns(control);
+  return clone_ns + pages_copied(rank, use) * journal::page_copy_ns(control);
+}
+
+// Returns how many pages the rank has copied since its newest image. No page is copied twice, so
+// its anonymous pages are a bound.
+std::uint64_t SnapshotDriver::pages_copied(std::uint32_t rank, const MemoryUse& use) const {
+  return std::min(journal::pages_copied(*segment_.control(rank), use.faults), use.own_pages);
+}
+
+void SnapshotDriver::look_at_memory() {
+  image_bytes_ = 0;
+  for (const std::uint32_t r : plan_.local) {
+    const pid_t pid = processes_.pid_of(r);
+    if (pid == 0 || !core_.has_image(r)) continue;
+    image_bytes_ += pages_copied(r, memory_use(pid)) * journal::kPageBytes;
+  }
+  image_peak_bytes_ = std::max(image_peak_bytes_, image_bytes_);
+  const bool end = policy_.memory_taken(image_bytes_);
+  set_timer();
+  if (!end) return;
+  driver_.carry_out(core_.end_images());
+  if (std::exchange(reported_memory_, true)) return;
+  reporter_.tell(
+      "the snapshots of all ranks took " + size_text(image_bytes_) +
+      ", a quarter more than --memory-for-images, and were ended; until the next ones are "
+      "made, the death of a rank ends the job, if it cannot begin again");
 }
 
 std::uint64_t SnapshotDriver::highest_cost_ns() const {

@@ -52,6 +52,11 @@ class SnapshotDriver {
   void image_killed(std::uint32_t rank);
   // The rank reports why no image of it can be made.
   void not_frozen(std::uint32_t rank, const wire::Message& message);
+  // To be called periodically. Measures the memory of all images, and bounds it.
+  void look_at_memory();
+  // The newest measurement, and the largest: pages that ranks have copied because of their images.
+  std::uint64_t image_bytes() const { return image_bytes_; }
+  std::uint64_t image_peak_bytes() const { return image_peak_bytes_; }
   // Returns the cost of all snapshots so far, of the rank with the highest cost.
   std::uint64_t highest_cost_ns() const;
 
@@ -60,6 +65,7 @@ class SnapshotDriver {
   void look();
   void report_cost();
   std::uint64_t newest_cost_ns(std::uint32_t rank) const;
+  std::uint64_t pages_copied(std::uint32_t rank, const MemoryUse& use) const;
 
   Loop& loop_;
   const HostPlan& plan_;
@@ -73,9 +79,12 @@ class SnapshotDriver {
   bool stopping_ = false;
   bool makes_checkpoints_ = false;
   std::uint64_t started_ns_ = 0;
+  std::uint64_t image_bytes_ = 0;
+  std::uint64_t image_peak_bytes_ = 0;
   // What was reported, once.
   bool reported_cost_ = false;
   bool reported_kill_ = false;
+  bool reported_memory_ = false;
   std::vector<bool> reported_rank_;         // by rank: that it cannot be frozen
   std::set<std::string> reported_reasons_;  // why
 };

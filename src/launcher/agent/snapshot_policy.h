@@ -78,6 +78,15 @@ class SnapshotPolicy {
   void asked() { asked_ = true; }
   // A rank waits for its image, because the journal is nearly full.
   void waited_for() { asked_ = waited_for_ = true; }
+  // The images of all ranks take this much memory. What an image takes grows while its rank writes
+  // to pages that it has not written to since, so new images take less. Returns whether the images
+  // are to be ended: new ones come too late.
+  bool memory_taken(std::uint64_t bytes) {
+    const std::uint64_t most = options_.memory_bytes;
+    if (most == 0 || bytes <= most) return false;
+    asked_ = true;
+    return bytes - most > most / 4;
+  }
   // For all journals together: bytes allocated since the job began, and memory in use, of
   // `limit_bytes` (0: no limit). If the journals are more than half full and have grown, the next
   // round comes soon in spite of its cost: once they are full, no death can be repaired.

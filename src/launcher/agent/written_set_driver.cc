@@ -3,13 +3,16 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include <filesystem>
 #include <map>
 #include <utility>
 
+#include "journal/snapshot_cost.h"
 #include "launcher/agent/agent_socket.h"
+#include "launcher/base/process.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -37,7 +40,7 @@ WrittenSetDriver::WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSe
       timer_(loop, [this] { cut(); }),
       newest_(plan.resumed.value_or(ImageSet{})) {
   if (!plan.writes_sets) return;
-  writer_.emplace(plan.options.checkpoint_directory, plan.lib_directory);
+  writer_.emplace(plan.options.checkpoint_directory, plan.lib_directory, plan.options.sets_kept);
   watch_ =
       Loop::Watch(loop, writer_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_outcome(); });
 }
@@ -69,6 +72,7 @@ void WrittenSetDriver::cut() {
       progress_.look(core_, segment_.recycles(), loop_.now_ns(), plan_.options.image_period_ns);
   if (!verdict.why_not.empty()) return report_no_set(verdict.why_not);
   if (!verdict.begin) return;
+  if (const std::string why = why_no_room(); !why.empty()) return report_no_set(why);
   const std::uint64_t images = plan_.local.size() == plan_.ranks ? core_.set() : 0;
   SegmentCopy journal = segment_.room_for_copy();
   if (images != 0) segment_.copy_payload(journal);
@@ -101,6 +105,21 @@ void WrittenSetDriver::cut() {
   set_.put_back_to = images;
   set_.cut_at_s = time(nullptr) - static_cast<std::int64_t>(age_ns / 1'000'000'000);
   ask_to_write(files.value(), file_log_bytes);
+}
+
+// Returns why the set may not fit into the directory, or an empty string. An image writes the pages
+// of its own that are not all zero, so their number is a bound.
+std::string WrittenSetDriver::why_no_room() const {
+  std::uint64_t bytes = segment_.backed_bytes();
+  for (const std::uint32_t r : plan_.local) {
+    bytes += memory_use(static_cast<pid_t>(core_.registered(r))).own_pages * journal::kPageBytes;
+  }
+  struct statvfs found;
+  const std::string& directory = plan_.options.checkpoint_directory;
+  if (statvfs(directory.c_str(), &found) != 0) return {};  // begin() says what is wrong
+  const std::uint64_t free_bytes = std::uint64_t{found.f_bavail} * found.f_frsize;
+  if (free_bytes >= bytes) return {};
+  return size_text(free_bytes) + " are free there, and a set may take " + size_text(bytes);
 }
 
 std::string WrittenSetDriver::file_log_of(std::uint32_t rank) const {

@@ -58,6 +58,7 @@ class WrittenSetDriver {
   void cut();
   bool stop_ranks();
   void continue_ranks();
+  std::string why_no_room() const;
   std::string file_log_of(std::uint32_t rank) const;
   void ask_to_write(const std::vector<Descriptor>& files,
                     const std::vector<std::uint64_t>& file_log_bytes);

@@ -44,6 +44,7 @@ struct SnapshotOptions {
   // Growth of all ranks' journals together after which a snapshot is made. 0 until complete(): the
   // default.
   std::uint64_t every_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // of all images together; 0: no bound
   bool on() const { return when != When::kOff; }
 };
 
@@ -76,6 +77,7 @@ struct RunOptions {
   std::string checkpoint_directory;       // empty: none
   bool resume = false;
   std::uint64_t image_period_ns = 10'000'000'000;  // of written images
+  std::uint32_t sets_kept = 2;                     // of them
   std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
   SnapshotOptions snapshots;
 

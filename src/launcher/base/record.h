@@ -84,9 +84,10 @@ struct Recovery {
 // What the protection against deaths has cost a job.
 struct Totals {
   std::uint64_t journal_peak_bytes = 0;
-  std::uint64_t snapshots = 0;         // kept at any time, of all ranks
-  std::uint64_t snapshot_cost_ns = 0;  // of the rank with the highest cost
-  std::uint64_t exposed_ns = 0;        // longest time that a rank went without a newer snapshot
+  std::uint64_t snapshots = 0;          // kept at any time, of all ranks
+  std::uint64_t snapshot_cost_ns = 0;   // of the rank with the highest cost
+  std::uint64_t exposed_ns = 0;         // longest time that a rank went without a newer snapshot
+  std::uint64_t images_peak_bytes = 0;  // memory of the images of all ranks
 };
 
 // State of the snapshots of a job at one moment.
@@ -94,6 +95,8 @@ struct Protection {
   std::uint64_t snapshots = 0;      // completed since the job began
   std::uint64_t oldest_ns = 0;      // age of the oldest among the ranks' newest snapshots
   std::uint32_t ranks_without = 0;  // running ranks without a snapshot
+  std::uint64_t image_bytes = 0;    // memory of the images, and
+  std::uint64_t journal_bytes = 0;  // of the journal, measured each 0.2 s
 };
 
 // Where one rank stands.

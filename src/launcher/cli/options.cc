@@ -201,6 +201,15 @@ std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) 
   return {};
 }
 
+std::optional<Error> parse_keep_sets(const std::string& text, RunOptions& o) {
+  if (text.empty()) return {};
+  const auto kept = parse_number("--keep-sets", text, "number of sets", 1, 1'000'000);
+  if (!kept.ok()) return kept.error();
+  o.sets_kept = static_cast<std::uint32_t>(kept.value());
+  if (o.checkpoint_directory.empty()) return usage("--keep-sets needs --checkpoint-dir DIR");
+  return {};
+}
+
 Result<std::uint64_t> parse_processors_each(const std::string& option, const std::string& text) {
   return parse_number(option, text, "number of processors for each rank", 1, CPU_SETSIZE);
 }
@@ -403,6 +412,7 @@ Result<Command> finish(Raw& raw) {
     return usage("--resume needs --checkpoint-dir DIR");
   }
   if (const auto error = parse_images_every(raw.images_every, o)) return *error;
+  if (const auto error = parse_keep_sets(raw.keep_sets, o)) return *error;
   if (!raw.bootstrap_limit.empty()) {
     const auto limit = parse_size_bytes(raw.bootstrap_limit);
     if (!limit.ok()) return usage("--bootstrap-limit: " + limit.error().text);
@@ -413,6 +423,11 @@ Result<Command> finish(Raw& raw) {
     const auto every = parse_size_bytes(raw.snapshot_every);
     if (!every.ok()) return usage("--snapshot-every: " + every.error().text);
     o.snapshots.every_bytes = every.value();
+  }
+  if (!raw.memory_for_images.empty()) {
+    const auto memory = parse_size_bytes(raw.memory_for_images);
+    if (!memory.ok()) return usage("--memory-for-images: " + memory.error().text);
+    o.snapshots.memory_bytes = memory.value();
   }
   if (!o.restart) o.snapshots.when = SnapshotOptions::When::kOff;
   if (!raw.journal_limit.empty()) {

@@ -87,6 +87,11 @@ void describe_snapshots(CLI::App& app, Raw& raw) {
                  "have grown by this much (default: 64M, at most a quarter\n"
                  "of --journal-limit)")
       ->type_name("BYTES");
+  app.add_option("--memory-for-images", raw.memory_for_images,
+                 "if the images of all ranks together take more than\n"
+                 "this, make new ones, which take none at first; if they\n"
+                 "take a quarter more, end them (default: no bound)")
+      ->type_name("BYTES");
 }
 
 void describe_deaths(CLI::App& app, Raw& raw) {
@@ -140,6 +145,9 @@ void describe_checkpoints(CLI::App& app, Raw& raw) {
   app.add_option("--checkpoint-every", raw.images_every,
                  "time between two sets of written images (default: 10)")
       ->type_name("SECONDS");
+  app.add_option("--keep-sets", raw.keep_sets,
+                 "how many sets of written images are retained (default: 2)")
+      ->type_name("N");
   app.add_flag("--resume", o.resume, "go on from the newest state in --checkpoint-dir");
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
                  "most memory for a rank's results of marked operations,\n"

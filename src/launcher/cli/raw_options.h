@@ -33,8 +33,10 @@ struct Raw {
   std::string journal_limit;
   std::string bootstrap_limit;
   std::string images_every;
+  std::string keep_sets;
   std::string snapshots = "auto";
   std::string snapshot_every;
+  std::string memory_for_images;
   std::string on_divergence = "rollback";
   std::string libc_recording = "on";
   std::string binding = "auto";

@@ -65,20 +65,25 @@ void write(const Totals& from, orders::Totals* to) {
   to->set_snapshots(from.snapshots);
   to->set_snapshot_cost_ns(from.snapshot_cost_ns);
   to->set_exposed_ns(from.exposed_ns);
+  to->set_images_peak_bytes(from.images_peak_bytes);
 }
 
 Totals totals(const orders::Totals& from) {
-  return {from.journal_peak_bytes(), from.snapshots(), from.snapshot_cost_ns(), from.exposed_ns()};
+  return {from.journal_peak_bytes(), from.snapshots(), from.snapshot_cost_ns(), from.exposed_ns(),
+          from.images_peak_bytes()};
 }
 
 void write(const Protection& from, orders::Protection* to) {
   to->set_snapshots(from.snapshots);
   to->set_oldest_ns(from.oldest_ns);
   to->set_ranks_without(from.ranks_without);
+  to->set_image_bytes(from.image_bytes);
+  to->set_journal_bytes(from.journal_bytes);
 }
 
 Protection protection(const orders::Protection& from) {
-  return {from.snapshots(), from.oldest_ns(), from.ranks_without()};
+  return {from.snapshots(), from.oldest_ns(), from.ranks_without(), from.image_bytes(),
+          from.journal_bytes()};
 }
 
 // --- Events

@@ -44,6 +44,7 @@ void put_totals(Json& json, const Totals& totals) {
   json["snapshots"] = totals.snapshots;
   json["snapshot_cost_ms"] = milliseconds(totals.snapshot_cost_ns);
   json["longest_exposed_ms"] = milliseconds(totals.exposed_ns);
+  json["images_peak_bytes"] = totals.images_peak_bytes;
 }
 
 void put_job(Json& json, const JobFacts& job) {
@@ -131,6 +132,8 @@ std::string to_json(const Record& r, double start_wall_s) {
     json["snapshots"] = r.protection->snapshots;
     json["oldest_ms"] = milliseconds(r.protection->oldest_ns);
     json["ranks_without"] = r.protection->ranks_without;
+    json["images_bytes"] = r.protection->image_bytes;
+    json["journal_bytes"] = r.protection->journal_bytes;
   }
   if (r.code) json["code"] = *r.code;
   if (r.checkpoint) json["checkpoint"] = *r.checkpoint;

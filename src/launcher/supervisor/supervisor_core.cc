@@ -39,9 +39,10 @@ bool is_notable(std::uint64_t part_ns, std::uint64_t whole_ns) { return part_ns 
 std::string protection_text(const Totals& totals) {
   if (totals.snapshots == 0) return "no images of ranks were made";
   return count_text(totals.snapshots) + (totals.snapshots == 1 ? " image" : " images") +
-         " of ranks, at most " + duration_text(totals.snapshot_cost_ns) +
-         " of a rank's time; the newest image of a rank was at most " +
-         duration_text(totals.exposed_ns) + " old";
+         " of ranks, at most " + duration_text(totals.snapshot_cost_ns) + " of a rank's time and " +
+         size_text(totals.images_peak_bytes) + " in all; the newest image of a rank was at most " +
+         duration_text(totals.exposed_ns) + " old; journal at most " +
+         size_text(totals.journal_peak_bytes);
 }
 
 // The exit code of a job that ends because a rank has ended like this.
@@ -403,6 +404,7 @@ void SupervisorCore::on(const Event::AllOver& e) {
   totals_.snapshots += e.totals.snapshots;
   totals_.snapshot_cost_ns = std::max(totals_.snapshot_cost_ns, e.totals.snapshot_cost_ns);
   totals_.exposed_ns = std::max(totals_.exposed_ns, e.totals.exposed_ns);
+  totals_.images_peak_bytes += e.totals.images_peak_bytes;
   host_is_over(e.host);
 }
 
@@ -423,6 +425,7 @@ void SupervisorCore::host_is_over(std::uint32_t host) {
   totals_.snapshots += before.snapshots;
   totals_.snapshot_cost_ns = std::max(totals_.snapshot_cost_ns, before.snapshot_cost_ns);
   totals_.exposed_ns = std::max(totals_.exposed_ns, before.exposed_ns);
+  totals_.images_peak_bytes = std::max(totals_.images_peak_bytes, before.images_peak_bytes);
   if (begins_again_) {
     losses_.begins_again(now_ns_);
     return act(Action::BeginAgain{{0, losses_, totals_}});

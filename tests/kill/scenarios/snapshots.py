@@ -512,3 +512,21 @@ def no_protection_is_told(t):
     result = t.run(2, "steps", "count=3", flags=["-v", "--snapshots", "off"])
     require("\nrejoin: no images of ranks were made\n" in "\n" + result.err, "not told", result)
     require(not result.named("snapshot"), "a snapshot", result)
+
+
+@scenario(bound=["1M", "1G"])
+def snapshots_memory_bound(t, bound):
+    """Images that take more than --memory-for-images are ended, with one line, and made again."""
+    n, command = 2, ("frozen", "messages", "steps=900", "pause_us=2000", "resident=64")
+    expected = t.undisturbed(n, *command)
+    result = t.run(n, *command, flags=["--snapshots", "0.3", "--memory-for-images", bound])
+    require(result.code == 0, f"exit code {result.code}", result)
+    require_same(result, expected, n)
+    said = [line for line in messages(result) if "--memory-for-images" in line]
+    require(len(said) == (bound == "1M"), f"said {said}", result)
+    require(len(result.named("snapshot")) >= 3, "there were no more images", result)
+    end = result.named("end")[0]
+    require(end["images_peak_bytes"] > 1 << 20, f"{end}", result)
+    newest = result.named("snapshot")[-1]
+    require(0 < newest["images_bytes"] <= end["images_peak_bytes"], f"{newest}", result)
+    require(0 < newest["journal_bytes"] <= end["journal_peak_bytes"], f"{newest}", result)
