@@ -497,7 +497,7 @@ end image of 0, pid 20
 end image of 1, pid 21
 > 10 tree-gone 1
 drain 1
-report 1 ended by signal 9, Killed at 0
+report 1 ended by signal 9, Killed at 10
 )");
 }
 

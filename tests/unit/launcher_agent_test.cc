@@ -161,7 +161,7 @@ kill tree 0
 > 4 child-ended 0 signal=9
 > 5 tree-gone 0
 drain 0
-report 0 ended by signal 9, Killed at 0
+report 0 ended by signal 9, Killed at 5
 )");
 }
 

@@ -233,10 +233,10 @@ TEST(Recoveries, TimeWithoutARankCountsOnce) {
   job.news("4000 live 2 replayed=4");
   job.dies(1, 5000, 5);
   job.news("5500 live 1 replayed=4");
-  EXPECT_EQ(job.news("9000 all-over 0 journal=2097152 snapshots=7 cost_ms=12"),
+  EXPECT_EQ(job.news("9000 all-over 0 journal=2097152 snapshots=7 cost_ms=12 images=1048576"),
             "3 deaths, 3 restarts (3 from main), 3.5 s lost, 2.5 s the longest (rank 2); journal "
             "at most 2 MiB; "
-            "7 snapshots, at most 12.0 ms of a rank's time\n"
+            "7 snapshots, at most 12.0 ms of a rank's time and 1 MiB\n"
             "  ranks 1 (twice), 2: signal 9, Killed, after an operation");
 }
 

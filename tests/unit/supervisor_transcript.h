@@ -58,6 +58,7 @@ inline Event parse_event(const std::string& line) {
     if (key == "written") from = {RecoveryPoint::Kind::kWrittenImage};
     if (key == "journal") totals.journal_peak_bytes = amount;
     if (key == "snapshots") totals.snapshots = amount;
+    if (key == "images") totals.images_peak_bytes = amount;
     if (key == "cost_ms") totals.snapshot_cost_ns = 1'000'000 * amount;
   }
   using E = Event;

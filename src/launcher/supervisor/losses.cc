@@ -150,8 +150,8 @@ std::vector<std::string> lines_of(const Summary& s) {
   first += "; journal at most " + size_text(s.totals.journal_peak_bytes);
   if (s.totals.snapshots > 0) {
     first += "; " + plural(s.totals.snapshots, "snapshot") + ", at most " +
-             duration_text(s.totals.snapshot_cost_ns) + " of a rank's time and " +
-             size_text(s.totals.images_peak_bytes) + " in all";
+             duration_text(s.totals.snapshot_cost_ns) + " of a rank's time";
+    if (s.totals.images_peak_bytes > 0) first += " and " + size_text(s.totals.images_peak_bytes);
   }
   std::vector<std::string> lines = {std::move(first)};
   std::uint64_t left = s.deaths;
