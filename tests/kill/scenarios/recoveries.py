@@ -101,7 +101,8 @@ def summary(t):
     require(line in result.err, f"there is no line {line}", result)
     require(
         re.search(r"^rejoin: 5 deaths, 5 restarts \([1-5] from .*\), .* lost, .* the longest "
-                  r"\(rank \d\); journal at most [\d.]+ [KM]iB(; \d+ snapshots?, at most [\d.]+ m?s of a rank's time)?$",
+                  r"\(rank \d\); journal at most [\d.]+ [KM]iB(; \d+ snapshots?, at most [\d.]+ m?s of a rank's time"
+                  r"( and [\d.]+ ([KM]iB|bytes))?)?$",
                   result.err, re.M),
         "there is no first line",
         result,

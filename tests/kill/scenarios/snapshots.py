@@ -495,8 +495,8 @@ def protection_is_told(t):
     for pattern in (
         r"(?m)^rejoin: every rank has an image of its process, [\d.]+ m?s after the start: from now on",
         r"(?m)^rejoin: newest images: rank 0 [\d.]+ m?s old, rank 1 [\d.]+ m?s old$",
-        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time; the newest image of "
-        r"a rank was at most [\d.]+ m?s old$",
+        r"(?m)^rejoin: \d+ images of ranks, at most [\d.]+ m?s of a rank's time and [\d.]+ (?:[KM]iB|bytes) "
+        r"in all; the newest image of a rank was at most [\d.]+ m?s old; journal at most [\d.]+ [KM]iB$",
     ):
         require(len(re.findall(pattern, result.err)) == 1, f"no '{pattern}'", result)
     rounds, beats = result.named("snapshot"), result.named("heartbeat")
