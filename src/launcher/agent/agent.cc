@@ -144,7 +144,6 @@ void Agent::roll_back(std::uint32_t incarnation) {
   if (plan_.local.size() != plan_.ranks || segment_.recycles() || !core_.has_set()) {
     return reporter_.happened(0, Event::NoSet{});
   }
-  for (const std::uint32_t rank : plan_.local) outputs_.forget_late(rank);
   carry_out(core_.roll_back(incarnation));
 }
 
@@ -161,6 +160,7 @@ void Agent::act(std::uint32_t, const Do::ReportBack& a) {
 void Agent::idle() {
   processes_.sweep();
   checkpoints_.idle();
+  outputs_.show_withheld();
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
   outputs_.finish(!stopping_);
@@ -306,6 +306,7 @@ RankOutputs::Calls Agent::output_calls() {
         rank, last + " of its " + kStreamNames[stream] + (lines == 1 ? " is void" : " are void") +
                   ", because all ranks have gone back; what it prints now comes instead");
   };
+  calls.may_be_void = [this] { return core_.may_have_set(); };
   calls.lost = [this](std::uint32_t rank, int error) {
     reporter_.notice(
         rank, "--output-filename: the output of ranks is no longer written: " + error_text(error));

@@ -156,6 +156,8 @@ class AgentCore {
   // The set of images to which all ranks can go back; 0: there is none.
   std::uint64_t set() const { return has_set() ? set_ : 0; }
   bool has_set() const;
+  // Whether there is one, or one is being made.
+  bool may_have_set() const { return has_set() || pending_set_ != 0; }
   // All ranks go back to it, as this incarnation. REQUIRES has_set().
   std::vector<AgentAction> roll_back(std::uint32_t incarnation);
   // Ends all images: a death would end the job, so they are of no use.

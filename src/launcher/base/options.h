@@ -34,6 +34,7 @@ struct OutputOptions {
   bool timed = false;     // the local time before each line
   bool merged = false;    // standard error of ranks goes to ftrun's standard output
   bool shown = true;      // false: only written to files
+  bool commits = false;   // nothing is shown that may still become void
   std::string directory;  // where each rank has a file for each stream; empty: none
 };
 

@@ -45,6 +45,9 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
   app.add_flag("--timestamp-output", o.output.timed, "begin each line with the time");
   app.add_flag("--merge-stderr-to-stdout", o.output.merged,
                "send standard error of ranks to standard output, too");
+  app.add_flag("--commit-output", o.output.commits,
+               "show output only when its rank has a newer snapshot: each\n"
+               "line exactly once, also if all ranks go back");
   app.add_option("--output-filename", raw.output_directory,
                  "write output also to DIR/rank.R/stdout and stderr, or\n"
                  "only to these files with DIR:nocopy")

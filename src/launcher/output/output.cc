@@ -85,13 +85,20 @@ void OutputStream::keep(std::uint64_t version) {
   recent_from_ = shown_bytes_ - recent_.size();
 }
 
-void OutputStream::go_back(std::uint64_t version) {
+std::uint64_t OutputStream::bytes_before(std::uint64_t version) const {
+  for (const Mark& m : marks_) {
+    if (m.version == version) return m.bytes;
+  }
+  return 0;
+}
+
+void OutputStream::go_back(std::uint64_t version, bool was_shown) {
   const auto m = std::find_if(marks_.begin(), marks_.end(),
                               [version](const Mark& mark) { return mark.version == version; });
   if (m == marks_.end()) return;
   const bool whole = recent_from_ <= m->bytes;
-  expected_ = whole ? recent_.substr(m->bytes - recent_from_) : "";
-  void_lines_ = whole ? 0 : shown_lines_ - m->lines;
+  expected_ = whole && was_shown ? recent_.substr(m->bytes - recent_from_) : "";
+  void_lines_ = whole || !was_shown ? 0 : shown_lines_ - m->lines;
   recent_.resize(whole ? m->bytes - recent_from_ : 0);
   recent_from_ = m->bytes - recent_.size();
   shown_bytes_ = m->bytes;

@@ -45,8 +45,12 @@ class OutputStream {
 
   // All ranks have gone back to `version`, and this rank may print something else from there on.
   // What it prints again is suppressed while it is the same, line by line; from the first line that
-  // differs on, all is shown. No effect without such a mark.
-  void go_back(std::uint64_t version);
+  // differs on, all is shown. was_shown: else the caller has withdrawn what was printed since, and
+  // nothing is suppressed. No effect without such a mark.
+  void go_back(std::uint64_t version, bool was_shown);
+  // Bytes that were shown, in all and before this mark; 0 without such a mark.
+  std::uint64_t shown_bytes() const { return shown_bytes_; }
+  std::uint64_t bytes_before(std::uint64_t version) const;
   // Returns, once, how many lines that were shown are void by that: others come in their place.
   // `ended`: the rank will print no more.
   std::uint64_t take_void_lines(bool ended);

@@ -105,7 +105,7 @@ bool RankOutputs::read(std::uint32_t rank, int s, bool to_the_end) {
 
 // Does not show the line if its end may already be in the pipe.
 void RankOutputs::show_stale_line(std::uint32_t rank, int s) {
-  if (held_[s]) {
+  if (held_[s] || (options_.commits && calls_.may_be_void())) {
     at(rank, s).stale.set(loop_.now_ns() + kUnfinishedLineNs);
   } else if (!read(rank, s, false)) {
     flush(rank, s);
@@ -171,6 +171,7 @@ bool RankOutputs::mark(std::uint32_t rank, std::uint64_t value) {
 
 void RankOutputs::keep(std::uint32_t rank, std::uint64_t value) {
   for (int s = 0; s < 2; ++s) at(rank, s).lines.keep(value);
+  if (options_.commits) show_withheld(rank, value);
 }
 
 void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
@@ -178,7 +179,33 @@ void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
 }
 
 void RankOutputs::make_void(std::uint32_t rank, std::uint64_t value) {
-  for (int s = 0; s < 2; ++s) at(rank, s).lines.go_back(value);
+  forget_late(rank);
+  for (int s = 0; s < 2; ++s) {
+    const std::uint64_t end = at(rank, s).lines.bytes_before(value);
+    std::erase_if(withheld_, [&](const Shown& shown) {
+      return shown.rank == rank && shown.stream == s && shown.end > end;
+    });
+    at(rank, s).lines.go_back(value, !options_.commits);
+  }
+}
+
+// Shows what the rank has printed before this mark.
+void RankOutputs::show_withheld(std::uint32_t rank, std::uint64_t value) {
+  std::deque<Shown> left;
+  for (Shown& shown : std::exchange(withheld_, {})) {
+    const bool before = shown.end <= at(shown.rank, shown.stream).lines.bytes_before(value);
+    if (shown.rank == rank && before) {
+      pass_on(shown);
+    } else {
+      left.push_back(std::move(shown));
+    }
+  }
+  withheld_ = std::move(left);
+}
+
+void RankOutputs::show_withheld() {
+  if (withheld_.empty() || calls_.may_be_void()) return;
+  for (const Shown& shown : std::exchange(withheld_, {})) pass_on(shown);
 }
 
 void RankOutputs::hold(int to, bool hold) {
@@ -219,6 +246,7 @@ void RankOutputs::finish(bool check) {
       if (check) tell_difference(r, s, true);
     }
   }
+  for (const Shown& shown : std::exchange(withheld_, {})) pass_on(shown);
 }
 
 void RankOutputs::tell_difference(std::uint32_t rank, int s, bool ended) {
@@ -234,10 +262,23 @@ void RankOutputs::tell_void(std::uint32_t rank, int s, bool ended) {
 void RankOutputs::show(std::uint32_t rank, int stream, std::string bytes) {
   if (bytes.empty()) return;
   OutputStream& mine = at(rank, stream).lines;
+  const Shown shown = {rank, stream, mine.shown_bytes(), std::move(bytes), mine.take_raw()};
+  if (options_.commits && calls_.may_be_void()) {
+    withheld_.push_back(shown);
+  } else {
+    show_withheld();
+    pass_on(shown);
+  }
+}
+
+void RankOutputs::pass_on(const Shown& shown) {
+  const auto& [rank, stream, end, printed, raw] = shown;
   if (files_) {
-    if (const int error = files_->write(rank, stream, mine.take_raw())) calls_.lost(rank, error);
+    if (const int error = files_->write(rank, stream, raw)) calls_.lost(rank, error);
   }
   if (!options_.shown) return;
+  OutputStream& mine = at(rank, stream).lines;
+  std::string bytes = printed;
   const int to = options_.merged ? 0 : stream;
   OutputStream*& unfinished = unfinished_[to];
   const bool finished = bytes.back() == '\n';

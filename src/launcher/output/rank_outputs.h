@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ class RankOutputs {
     // All ranks have gone back, and the rank prints other lines than the last `lines` that it had
     // printed; called before the first of them is shown.
     std::function<void(std::uint32_t rank, int stream, std::uint64_t lines)> is_void;
+    // Whether all ranks may go back to a moment before now, so that what they print may become void.
+    std::function<bool()> may_be_void;
     // The files of --output-filename cannot be written any more.
     std::function<void(std::uint32_t rank, int error)> lost;
   };
@@ -49,17 +52,20 @@ class RankOutputs {
   // wire::MessageType::kMark: the rank waits, so the pipes hold all that it has printed. False: the
   // rank still repeats earlier output; nothing is marked.
   bool mark(std::uint32_t rank, std::uint64_t value);
-  // jump() will return to no older mark.
+  // jump() and make_void() will return to no older mark.
   void keep(std::uint32_t rank, std::uint64_t value);
   // The pipes given to open() are of a woken image, which prints what comes after this mark.
   void jump(std::uint32_t rank, std::uint64_t value);
-  // All ranks have gone back to this mark. The pipes are opened, and jump() called, later.
+  // All ranks have gone back to this mark, and no process of this one is left. The pipes are
+  // opened, and jump() called, later.
   void make_void(std::uint32_t rank, std::uint64_t value);
   // Stops reading this stream from ranks, because the job's reader is slow, or continues.
   void hold(int stream, bool hold);
   // Shows late output if the rank's end was no death, or drops it if the rank will print it again.
   void show_late(std::uint32_t rank);
   void forget_late(std::uint32_t rank);
+  // --commit-output: shows what was withheld, unless it may still become void.
+  void show_withheld();
   // No rank prints any more. `check`: reports ranks that did not repeat all earlier output.
   void finish(bool check);
 
@@ -71,6 +77,12 @@ class RankOutputs {
     OutputStream lines;
     std::string late;
     Loop::Timer stale;  // set while there is an unfinished line
+  };
+  struct Shown {
+    std::uint32_t rank;
+    int stream;
+    std::uint64_t end;  // of the stream's bytes, with these
+    std::string bytes, raw;
   };
   struct Rank {
     explicit Rank(Loop& loop, std::function<void()> over) : linger(loop, std::move(over)) {}
@@ -87,6 +99,8 @@ class RankOutputs {
   void tell_void(std::uint32_t rank, int stream, bool ended);
   void check_ended(std::uint32_t rank, bool too_long);
   void show(std::uint32_t rank, int stream, std::string bytes);
+  void show_withheld(std::uint32_t rank, std::uint64_t value);
+  void pass_on(const Shown& shown);
   Stream& at(std::uint32_t rank, int stream) { return *ranks_[rank]->stream[stream]; }
 
   Loop& loop_;
@@ -96,6 +110,7 @@ class RankOutputs {
   // For each stream of ftrun, the rank stream shown last, if its last line is unfinished.
   OutputStream* unfinished_[2] = {nullptr, nullptr};
   bool held_[2] = {false, false};
+  std::deque<Shown> withheld_;  // --commit-output: what may become void, in the order of printing
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

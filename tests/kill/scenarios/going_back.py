@@ -67,6 +67,21 @@ def back_to_a_written_set(t, how):
             require(not result.named("rollback"), "a rank repeated something", result)
 
 
+@scenario(how=["values", "choices"], sweeps=True, limit_s=240)
+def output_that_is_committed(t, how):
+    """With --commit-output every line is shown exactly once, although all ranks go back."""
+    command = ("drift", f"how={how}", "steps=800", "pause_us=500")
+    rollbacks = 0
+    for _ in t.runs(2, 100, lambda: rollbacks):
+        flags = [*EVERY_50_MS, "--commit-output"]
+        result = t.run(3, *command, flags=flags, interfere=at_random_with_images(t.rng, 3))
+        judge(result, 3, 800)
+        require(len(result.out.splitlines()) == 3 * 800, "a line was shown twice", result)
+        require(" void" not in result.err, "a line was taken back", result)
+        rollbacks += len(result.named("rollback"))
+    require(rollbacks > 0, "the ranks never went back", result)
+
+
 def lose(job, rank):
     """Kills a rank and all of its images before ftrun sees the death of one."""
     job.until(lambda: images(job, rank), "there is an image")

@@ -103,7 +103,7 @@ def hybrid_many_threads(t):
 @scenario()
 def hybrid_wrapped(t):
     """The rank of a script moves into a clone, with its threads; those that it leaves behind end."""
-    command = wrapped(t, "sh", "team", "zoo=1", "steps=900", "pause_us=300")
+    command = wrapped(t, "sh", "team", "zoo=1", "steps=2500", "pause_us=300")
     goes_on(t, 2, *command, interfere=at_random_behind)
 
 
