@@ -31,7 +31,8 @@ class RankOutputs {
     // All ranks have gone back, and the rank prints other lines than the last `lines` that it had
     // printed; called before the first of them is shown.
     std::function<void(std::uint32_t rank, int stream, std::uint64_t lines)> is_void;
-    // Whether all ranks may go back to a moment before now, so that what they print may become void.
+    // Whether all ranks may go back to a moment before now, so that what they print may become
+    // void.
     std::function<bool()> may_be_void;
     // The files of --output-filename cannot be written any more.
     std::function<void(std::uint32_t rank, int error)> lost;

@@ -382,7 +382,7 @@ def snapshots_refused(t, how):
 @scenario()
 def snapshots_price(t):
     """A snapshot period that costs much time is used as given, and one line reports the cost."""
-    dear = ("frozen", "messages", "steps=240", "pause_us=10000", "resident=32", "dirty=8192")
+    dear = ("frozen", "messages", "steps=400", "pause_us=10000", "resident=64", "dirty=16384")
     said = {}
     for period in ("0.002", "5"):
         result = t.run(2, *dear, flags=["--snapshots", period])

@@ -42,8 +42,14 @@ def keepers(job, rank=None):
 
 
 def all_moved(job, n):
-    """Waits until all ranks have moved. Until then a rank's first process may become its keeper."""
-    job.until(lambda: len(keepers(job)) == n, "all have moved")
+    """Waits until all ranks have moved, each of which then registers a second time. Until then a
+    rank's first process may become its keeper."""
+
+    def moved():
+        registered = [event["rank"] for event in job.events if event["event"] == "register"]
+        return all(registered.count(rank) >= 2 for rank in range(n))
+
+    job.until(moved, "all have moved")
     job.run_for(0.03)
 
 

@@ -68,13 +68,14 @@ def require_right(result, expected, ranks):
 
 
 def all_go_back(t, ranks, *command, few=2, many=100, interfere=at_random_with_images):
-    """Runs a program with random deaths; the output is that of a run without deaths."""
+    """Runs a program with random deaths; the output is that of a run without deaths. On a machine
+    with much to do a thread may stop too late for a set of images, so the job may begin again."""
     expected = t.undisturbed(ranks, *command)
     rollbacks = 0
     for _ in t.runs(few, many, lambda: rollbacks):
-        result = t.run(ranks, *command, flags=EVERY_20_MS, interfere=interfere(t.rng, ranks))
+        flags = [*EVERY_20_MS, "--begin-again"]
+        result = t.run(ranks, *command, flags=flags, interfere=interfere(t.rng, ranks))
         require_right(result, expected, ranks)
-        require("no snapshot can be made" not in result.err, "it was refused an image", result)
         rollbacks += len(result.named("rollback"))
     require(rollbacks > 0, "the ranks never went back", result)
 
@@ -82,13 +83,13 @@ def all_go_back(t, ranks, *command, few=2, many=100, interfere=at_random_with_im
 @scenario(n=[2, 3], others=[1, 3, 8], sweeps=True, limit_s=240)
 def threads_at_once(t, n, others):
     """Several threads of each rank are in MPI while ranks die at random, and their images with them."""
-    all_go_back(t, n, "thread_ring", "60000", str(others))
+    all_go_back(t, n, "thread_ring", str(60000 // (others + 1)), str(others))
 
 
 @scenario(sweeps=True, limit_s=240)
 def threads_without_the_main_one(t):
     """The main thread does not call MPI, but several others do."""
-    all_go_back(t, 2, "thread_ring", "60000", "2", "elsewhere", many=50)
+    all_go_back(t, 2, "thread_ring", "30000", "2", "elsewhere", many=50)
 
 
 @scenario(sweeps=True, limit_s=240)
@@ -100,14 +101,14 @@ def threads_only_another_one(t):
 @scenario(sweeps=True, limit_s=240)
 def threads_behind_a_script(t):
     """The rank of a script moves into a clone when its main thread calls MPI."""
-    command = wrapped(t, "sh", "thread_ring", "60000", "2")
+    command = wrapped(t, "sh", "thread_ring", "30000", "2")
     all_go_back(t, 2, *command, interfere=at_random_behind, many=50)
 
 
 @scenario(sweeps=True, limit_s=240)
 def threads_and_written_sets(t):
     """Several threads of each rank are in MPI when sets are written, and when ftrun is killed."""
-    command = ("thread_ring", "150000", "2")
+    command = ("thread_ring", "100000", "2")
     expected = t.undisturbed(2, *command)
     for _ in range(10 if t.long else 1):
         with place(t) as where:
@@ -119,7 +120,7 @@ def threads_and_written_sets(t):
 @scenario(how=["stop", "rollback"])
 def threads_and_one_death(t, how):
     """All go back, which is said in one line; with --on-divergence stop the job ends with one line."""
-    command = ("thread_ring", "60000", "1")
+    command = ("thread_ring", "40000", "1")
     expected = t.undisturbed(2, *command)
 
     def interfere(job):
