@@ -199,6 +199,69 @@ TEST(OutputStream, GoesOnFromTheMarkThatIsKept) {
   EXPECT_FALSE(stream.take_difference(true));
 }
 
+// Marks at the beginning, and prints three lines.
+void print_abc(OutputStream& stream, std::string& shown) {
+  stream.mark(1, shown);
+  stream.keep(1);
+  stream.feed("a\nb\nc\n", shown);
+}
+void goes_back(OutputStream& stream, bool was_shown = true) {
+  stream.go_back(1, was_shown);
+  stream.restart();
+  stream.jump(1);
+}
+
+TEST(Output, WhatComesAgainWhenAllRanksHaveGoneBackIsShownOnce) {
+  OutputStream stream;
+  std::string shown;
+  print_abc(stream, shown);
+  goes_back(stream);
+  stream.feed("a\nb\n", shown);
+  EXPECT_EQ(shown, "a\nb\nc\n");
+  stream.feed("c\nd\n", shown);
+  EXPECT_EQ(shown, "a\nb\nc\nd\n");
+  EXPECT_EQ(stream.take_void_lines(true), 0u);
+}
+
+TEST(Output, FromTheFirstLineThatDiffersOnAllIsShown) {
+  OutputStream stream;
+  std::string shown;
+  print_abc(stream, shown);
+  goes_back(stream);
+  stream.feed("a\nx\nc\n", shown);
+  EXPECT_EQ(shown, "a\nb\nc\nx\nc\n");
+  EXPECT_EQ(stream.take_void_lines(false), 2u);
+  EXPECT_EQ(stream.take_void_lines(true), 0u);
+}
+
+// The ranks go back once more before all has come again.
+TEST(Output, WhatComesAgainAfterTwoReturnsIsShownOnce) {
+  OutputStream stream;
+  std::string shown;
+  print_abc(stream, shown);
+  goes_back(stream);
+  stream.feed("a\n", shown);
+  goes_back(stream);
+  stream.feed("a\nb\nc\n", shown);
+  EXPECT_EQ(shown, "a\nb\nc\n");
+  goes_back(stream);
+  goes_back(stream);
+  EXPECT_EQ(stream.take_void_lines(true), 3u);
+}
+
+TEST(Output, WhatWasWithheldIsShownWhenItComesAgain) {
+  OutputStream stream;
+  std::string shown;
+  print_abc(stream, shown);
+  shown.clear();
+  EXPECT_EQ(stream.bytes_before(1), 0u);
+  EXPECT_EQ(stream.shown_bytes(), 6u);
+  goes_back(stream, false);
+  stream.feed("a\nb\n", shown);
+  EXPECT_EQ(shown, "a\nb\n");
+  EXPECT_EQ(stream.take_void_lines(true), 0u);
+}
+
 TEST(Wrapped, BreaksAtWords) {
   EXPECT_EQ(wrapped("ab cd", 5), "ab cd");
   EXPECT_EQ(wrapped("ab cd ef", 7), "ab cd\n    ef");

@@ -97,8 +97,13 @@ void OutputStream::go_back(std::uint64_t version, bool was_shown) {
                               [version](const Mark& mark) { return mark.version == version; });
   if (m == marks_.end()) return;
   const bool whole = recent_from_ <= m->bytes;
-  expected_ = whole && was_shown ? recent_.substr(m->bytes - recent_from_) : "";
-  void_lines_ = whole || !was_shown ? 0 : shown_lines_ - m->lines;
+  if (!whole && was_shown) {
+    lose_expected();
+    void_lines_ += shown_lines_ - m->lines;
+  } else if (was_shown) {
+    // What had not come again since the ranks went back before is still expected.
+    expected_.insert(0, recent_, m->bytes - recent_from_);
+  }
   recent_.resize(whole ? m->bytes - recent_from_ : 0);
   recent_from_ = m->bytes - recent_.size();
   shown_bytes_ = m->bytes;
