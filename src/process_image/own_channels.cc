@@ -104,7 +104,7 @@ bool find_peer(std::uint64_t number, Peer* peer) {
       memcpy(&inode, value, sizeof inode);
       peer->number = inode;
     } else if (a->nla_type == UNIX_DIAG_SHUTDOWN) {
-      peer->shut_down = *value;
+      peer->shut_down = static_cast<unsigned char>(*value);
     }
     at += NLA_ALIGN(a->nla_len);
   }
