@@ -66,7 +66,7 @@ SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& begin
       catching_up_(options.ranks()),
       losses_(options.ranks()) {
   for (Rank& r : ranks_) r.incarnation = beginning.incarnation;
-  // From which it may have gone on.
+  // A later incarnation than the first has gone on from a written set, which is still there.
   has_written_ = beginning.incarnation > 0;
   if (beginning.losses) losses_ = *beginning.losses;
 }
