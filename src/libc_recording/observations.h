@@ -163,10 +163,10 @@ class Observations {
 void skip_observations(std::uint64_t position);
 void mark_observations();
 void truncate_observations(std::uint64_t keep_from);
-// For an image of this process. On the main thread, or while that is stopped; in the first case no
-// answer is half recorded, in the second one that is asked first. has_live_observations() is false
-// also then, and mark_image() is mark() and truncate().
+// For an image of this process; on the main thread, or while it is stopped. Whether an image may be
+// made now: every record has been given, and the main thread was not stopped while it made one.
 bool has_live_observations();
+// mark() and truncate(). REQUIRES has_live_observations().
 void mark_image(std::uint64_t keep_from);
 // Calls wake() of them.
 void wake_observations();

@@ -49,6 +49,8 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     cost_.begin_request();
     char why[400];
+    // In a replay of a single rank each operation comes here: no thread is stopped for that.
+    if (is_main_thread() && !libc_recording::has_live_observations()) return MayFreeze::kNotNow;
     if (journal::runs_under_valgrind()) return refuse(number, kUnderValgrind);
     if (!state_.note()) return refuse(number, kTooOldKernel);
     if (!has_no_pending_signals(why, sizeof why)) return refuse(number, why);
