@@ -75,8 +75,13 @@ class Freezer final : public engine::ProcessImage {
     }
     if (mover_.is_impossible()) return say_cannot_move(why, size);
     stop_all();
-    const bool can = threads_.stop(why, size) && can_ever_be_cloned(why, size) &&
-                     (files_.note(rank_.host().agent_socket(), why, size) || files_.may_pass());
+    bool can = threads_.stop(why, size);
+    if (can) {
+      can = can_ever_be_cloned(why, size) &&
+            (files_.note(rank_.host().agent_socket(), why, size) || files_.may_pass());
+    } else {
+      can = why[0] == '\0';  // only the machine is busy
+    }
     go_on();
     return can;
   }

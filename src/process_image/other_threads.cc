@@ -92,8 +92,9 @@ using journal::system_call;
 
 constexpr int kSignal = 33;  // glibc's SIGSETXID
 constexpr std::uint64_t kPatience_ns = 500'000'000;
-constexpr std::uint64_t kShareOfTime =
-    100;  // a stop that failed is not tried again for 99 times as long
+// A stop that failed is not tried again for so many times as long as it took: less if the threads
+// only wait for a processor, because the next one may go well then.
+constexpr std::uint64_t kShareOfTime = 100, kShareOnBusyMachine = 10;
 constexpr int kMostThreads = 4096;
 constexpr std::size_t kMaskBytes = 8;
 constexpr unsigned kRseqBytes = 32;
@@ -413,7 +414,7 @@ bool OtherThreads::stop(char* why, std::size_t size) {
     return true;
   }
   if (begin < not_before_ns_) {
-    snprintf(why, size, "has a thread that does not stop in time");
+    snprintf(why, size, "%s", is_busy_machine_ ? "" : "has a thread that does not stop in time");
     return false;
   }
   find_code_of_libc();
@@ -455,25 +456,33 @@ bool OtherThreads::list_and_stop(int directory, char* why, std::size_t size) {
     while (!all_have_stopped()) {
       const std::uint64_t waited = now_ns() - begin;
       if (waited <= kPatience_ns) continue;
-      name_slow_thread(why, size);
-      not_before_ns_ = now_ns() + kShareOfTime * waited;
+      is_busy_machine_ = !name_slow_thread(why, size);
+      not_before_ns_ = now_ns() + (is_busy_machine_ ? kShareOnBusyMachine : kShareOfTime) * waited;
       return false;
     }
   }
 }
 
-void OtherThreads::name_slow_thread(char* why, std::size_t size) const {
-  char path[64] = "", name[17] = "?";
+// Returns false, with an empty `why`, if all threads that have not stopped wait for a processor.
+bool OtherThreads::name_slow_thread(char* why, std::size_t size) const {
+  why[0] = '\0';
   for (int i = 0; i < table_->count.load(); ++i) {
     if (table_->threads[i].phase() != kSignalled) continue;
-    snprintf(path, sizeof path, "/proc/self/task/%d/comm", table_->threads[i].id);
-    break;
+    // "ID (NAME) STATE ..."; R: it would run if there was a processor
+    char path[64], text[128] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", table_->threads[i].id);
+    const int file = static_cast<int>(call(SYS_open, path, O_RDONLY | O_CLOEXEC));
+    if (file < 0) continue;  // it has ended since
+    call(SYS_read, file, text, sizeof text - 1);
+    call(SYS_close, file);
+    const char* name = strchr(text, '(');
+    const char* end = strrchr(text, ')');
+    if (name == nullptr || end == nullptr || strncmp(end, ") R", 3) == 0) continue;
+    snprintf(why, size, "has a thread (%.*s) that did not stop within half a second",
+             static_cast<int>(end - name - 1), name + 1);
+    return true;
   }
-  const int file = static_cast<int>(call(SYS_open, path, O_RDONLY | O_CLOEXEC));
-  const long bytes = file >= 0 ? call(SYS_read, file, name, sizeof name - 1) : 0;
-  if (file >= 0) call(SYS_close, file);
-  if (bytes > 0) name[bytes - 1] = '\0';
-  snprintf(why, size, "has a thread (%s) that did not stop within half a second", name);
+  return false;
 }
 
 bool OtherThreads::signal_new_ones(int directory, int* signalled, char* why, std::size_t size) {

@@ -88,7 +88,7 @@ class ImageSetWriting : public CheckedFiles {
 
   // Writes a set and returns its fault. `file_log_bytes`: of rank 1.
   std::string written(std::uint64_t file_log_bytes) {
-    ImageSetWriter writer(directory_, directory_, 2);
+    ImageSetWriter writer(directory_, directory_, 2, false);
     ImageSet set;
     set.number = writer.next_number();
     set.owner = test::checkpoint_owner(kRanks);

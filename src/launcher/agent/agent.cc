@@ -223,6 +223,7 @@ void Agent::act(std::uint32_t rank, const Do::Welcome& a) {
                                       segment_.descriptor(), processes_.standard(rank));
   if (!process) return;
   processes_.registered(rank, process->pid, std::move(process->process));
+  starts_.registered(rank);
   reporter_.happened(rank, Event::Registered{process->pid});
 }
 

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "launcher/agent/compressed_files.h"
 #include "launcher/base/grammar.h"
 #include "launcher/program/build.h"
 #include "process_image/written_image.h"
@@ -290,10 +291,11 @@ std::vector<FoundImageSet> image_sets_in(const std::string& directory,
 // --- Writing
 
 ImageSetWriter::ImageSetWriter(const std::string& directory, std::string library_directory,
-                               std::size_t kept)
+                               std::size_t kept, bool compress)
     : sets_(sets_of(directory)),
       library_directory_(std::move(library_directory)),
       kept_(kept),
+      compress_(compress),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   sets_.remove_parts();
   std::error_code error;
@@ -431,21 +433,25 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
     done.fault = fault;
     return done;
   };
-  std::vector<std::string> names = {"journal", "input"};
+  for (std::uint32_t r = 0; r < set.owner.ranks; ++r) {
+    const std::string fault = note_image(set, r, part + "/image-" + std::to_string(r));
+    if (!fault.empty()) return failed(fault);
+    done.executables.push_back(set.images[r].executable);
+  }
+  std::vector<std::string> names = {"input", "journal"};
   for (std::uint32_t r = 0; r < set.owner.ranks; ++r) names.push_back("image-" + std::to_string(r));
-  for (const std::string& name : names) {
-    const std::string path = part + "/" + name;
-    const bool is_image = name.starts_with("image-");  // it has written itself
-    if (is_image && !sync_path(path)) return failed(path + ": " + error_text(errno));
+  for (std::string& name : names) {
+    std::string path = part + "/" + name;
+    const bool durable = compress_ && name != "input" ? compress_file(path) : sync_path(path);
+    if (!durable) return failed(path + ": " + error_text(errno));
+    if (compress_ && name != "input") {
+      name += kCompressedSuffix;
+      path += kCompressedSuffix;
+    }
     auto mapped = MappedFile::open(path);
     if (!mapped.ok()) return failed(mapped.error().text);
-    const std::string_view all = mapped.value().bytes();
-    set.files.push_back({name, checksum_of(all)});
-    done.bytes += all.size();
-    if (!is_image) continue;
-    const std::string fault = note_image(set, path);
-    if (!fault.empty()) return failed(fault);
-    done.executables.push_back(set.images[done.executables.size()].executable);
+    set.files.push_back({name, checksum_of(mapped.value().bytes())});
+    done.bytes += set.files.back().content.bytes;
   }
   const std::string log_fault = sync_file_logs(set);
   if (!log_fault.empty()) return failed(log_fault);
@@ -471,10 +477,9 @@ std::string ImageSetWriter::sync_file_logs(const ImageSet& set) const {
   return any && !sync_path(logs) ? logs + ": " + error_text(errno) : "";
 }
 
-std::string ImageSetWriter::note_image(ImageSet& set, const std::string& path) {
+std::string ImageSetWriter::note_image(ImageSet& set, std::uint32_t rank, const std::string& path) {
   auto mapped = MappedFile::open(path);
   if (!mapped.ok()) return mapped.error().text;
-  const std::size_t rank = set.files.size() - 3;  // after the journal and the input
   std::string fault;
   const bool good = each_mapped_file(mapped.value().bytes(), &set.images[rank].executable,
                                      [&](const std::string& file) {

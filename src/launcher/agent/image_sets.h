@@ -12,6 +12,7 @@
 //     set          the XXH3 of the rest in hexadecimal, a newline, JSON: the job that owns it, the
 //                  machine, and the size and XXH3 of each file
 //
+// With --compress the images and the journal have names that end by ".zst" (compressed_files.h).
 // The newest sets are retained (--keep-sets; numbered_entries.h). With several hosts, the same
 // files will be sent to another host's agent instead: ImageSetWriter is the seam.
 #pragma once
@@ -105,8 +106,9 @@ class ImageSetWriter {
     std::vector<std::string> executables = {};  // by rank
   };
 
-  // `kept`: how many sets are retained.
-  ImageSetWriter(const std::string& directory, std::string library_directory, std::size_t kept);
+  // `kept`: how many sets are retained. `compress`: images and journals.
+  ImageSetWriter(const std::string& directory, std::string library_directory, std::size_t kept,
+                 bool compress);
   ImageSetWriter(const ImageSetWriter&) = delete;
   ImageSetWriter& operator=(const ImageSetWriter&) = delete;
   ~ImageSetWriter() { finish(); }
@@ -138,7 +140,7 @@ class ImageSetWriter {
   void run();
   void run_one(std::unique_lock<std::mutex>& lock);
   Outcome complete_now(ImageSet& set, Outcome done, const std::string& part);
-  std::string note_image(ImageSet& set, const std::string& name);
+  std::string note_image(ImageSet& set, std::uint32_t rank, const std::string& path);
   Result<std::string> build(const std::string& path);
   std::string sync_file_logs(const ImageSet& set) const;
   void remove_file_logs();
@@ -147,6 +149,7 @@ class ImageSetWriter {
   const NumberedEntries sets_;
   const std::string library_directory_;
   const std::size_t kept_;
+  const bool compress_;
   std::map<std::string, Build> builds_;  // known builds; used by the thread only
   std::uint64_t next_ = 1;
   std::mutex mutex_;

@@ -19,6 +19,7 @@
 #include "journal/log.h"
 #include "journal/put_back.h"
 #include "launcher/agent/checked_files.h"
+#include "launcher/agent/compressed_files.h"
 #include "launcher/symbolizer/symbolizer.h"
 #include "recovery/rank.h"
 
@@ -245,7 +246,9 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
 Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::string& journal,
                                        std::uint64_t set) {
   const std::string& directory = options.journal_directory;
-  auto file = MappedFile::open(journal);
+  auto plain = PlainFile::open(journal);
+  if (!plain.ok()) return plain.error();
+  auto file = MappedFile::open(plain.value().path());
   if (!file.ok()) return file.error();
   const Error other{"--resume: " + journal + " was written by another version of Rejoin"};
   const auto written = parts_of(file.value().bytes());

@@ -151,8 +151,15 @@ void RankStarts::resume(const ImageSet& set) {
 
 void RankStarts::restore(std::uint32_t rank, const AgentAction::Restore& a, const ImageSet& set) {
   from_[rank] = {RecoveryPoint::Kind::kWrittenImage};
-  const Processes::Restoration restoration = {set.images[rank].executable, set.path_of_image(rank),
-                                              core_.incarnation(rank)};
+  auto image = PlainFile::open(set.path_of_image(rank));
+  if (!image.ok()) {
+    core_.give_up(rank);
+    const std::string why = "cannot start rank " + std::to_string(rank) + ": " + image.error().text;
+    return reporter_.happened(rank, Event::SpawnFailed{kExitFailure, why});
+  }
+  restored_from_[rank] = std::move(image.value());
+  const Processes::Restoration restoration = {
+      set.images[rank].executable, restored_from_[rank]->path(), core_.incarnation(rank)};
   start(rank, &restoration, a.number | wire::kMarkOfImage);
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
+#include "launcher/agent/compressed_files.h"
 #include "launcher/agent/connections.h"
 #include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
@@ -32,6 +34,7 @@ class RankStarts {
         connections_(connections),
         reporter_(reporter),
         from_(plan.ranks),
+        restored_from_(plan.ranks),
         wake_is_slow_at_ns_(plan.ranks) {}
 
   // Actions of the core. A start that fails ends the job.
@@ -42,6 +45,8 @@ class RankStarts {
   void restore(std::uint32_t rank, const AgentAction::Restore& action, const ImageSet& set);
   // Prepares the ranks' input and output for a job in which all ranks are restored from `set`.
   void resume(const ImageSet& set);
+  // The rank's process has registered.
+  void registered(std::uint32_t rank) { restored_from_[rank].reset(); }
   // What the rank's incarnation was started from. The rank knows more if that is a checkpoint.
   const RecoveryPoint& from(std::uint32_t rank) const { return from_[rank]; }
 
@@ -65,7 +70,9 @@ class RankStarts {
   RankInput& input_;
   Connections& connections_;
   Reporter& reporter_;
-  std::vector<RecoveryPoint> from_;                // by rank
+  std::vector<RecoveryPoint> from_;  // by rank
+  // By rank: the image that its process still reads.
+  std::vector<std::optional<PlainFile>> restored_from_;
   std::vector<std::uint64_t> wake_is_slow_at_ns_;  // by rank; 0: its slow wake was reported
 };
 

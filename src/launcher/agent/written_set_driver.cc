@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -40,7 +41,8 @@ WrittenSetDriver::WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSe
       timer_(loop, [this] { cut(); }),
       newest_(plan.resumed.value_or(ImageSet{})) {
   if (!plan.writes_sets) return;
-  writer_.emplace(plan.options.checkpoint_directory, plan.lib_directory, plan.options.sets_kept);
+  writer_.emplace(plan.options.checkpoint_directory, plan.lib_directory, plan.options.sets_kept,
+                  plan.options.compress_sets);
   watch_ =
       Loop::Watch(loop, writer_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_outcome(); });
 }
@@ -108,12 +110,17 @@ void WrittenSetDriver::cut() {
 }
 
 // Returns why the set may not fit into the directory, or an empty string. An image writes the pages
-// of its own that are not all zero, so their number is a bound.
+// of its own that are not all zero, so their number is a bound. While a file is compressed, it is
+// there twice.
 std::string WrittenSetDriver::why_no_room() const {
   std::uint64_t bytes = segment_.backed_bytes();
+  std::uint64_t largest = bytes;
   for (const std::uint32_t r : plan_.local) {
-    bytes += memory_use(static_cast<pid_t>(core_.registered(r))).own_pages * journal::kPageBytes;
+    const MemoryUse use = memory_use(static_cast<pid_t>(core_.registered(r)));
+    bytes += use.own_pages * journal::kPageBytes;
+    largest = std::max(largest, use.own_pages * journal::kPageBytes);
   }
+  if (plan_.options.compress_sets) bytes += largest;
   struct statvfs found;
   const std::string& directory = plan_.options.checkpoint_directory;
   if (statvfs(directory.c_str(), &found) != 0) return {};  // begin() says what is wrong

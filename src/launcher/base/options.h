@@ -79,6 +79,7 @@ struct RunOptions {
   bool resume = false;
   std::uint64_t image_period_ns = 10'000'000'000;  // of written images
   std::uint32_t sets_kept = 2;                     // of them
+  bool compress_sets = false;
   std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
   SnapshotOptions snapshots;
 

@@ -413,6 +413,9 @@ Result<Command> finish(Raw& raw) {
   }
   if (const auto error = parse_images_every(raw.images_every, o)) return *error;
   if (const auto error = parse_keep_sets(raw.keep_sets, o)) return *error;
+  if (o.compress_sets && o.checkpoint_directory.empty()) {
+    return usage("--compress needs --checkpoint-dir DIR");
+  }
   if (!raw.bootstrap_limit.empty()) {
     const auto limit = parse_size_bytes(raw.bootstrap_limit);
     if (!limit.ok()) return usage("--bootstrap-limit: " + limit.error().text);

@@ -151,6 +151,7 @@ void describe_checkpoints(CLI::App& app, Raw& raw) {
   app.add_option("--keep-sets", raw.keep_sets,
                  "how many sets of written images are retained (default: 2)")
       ->type_name("N");
+  app.add_flag("--compress", o.compress_sets, "compress sets of written images (zstd)");
   app.add_flag("--resume", o.resume, "go on from the newest state in --checkpoint-dir");
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
                  "most memory for a rank's results of marked operations,\n"
