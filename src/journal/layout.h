@@ -124,8 +124,6 @@ struct Waiting {
   }
 };
 
-inline constexpr std::uint64_t kAtCheckpoint = std::uint64_t{1} << 63;
-
 // The versions that are written: the newest, and the next one, in one word. Lazy checkpoints meet
 // at these alone; a job of images stores the models of these alone.
 struct WrittenVersions {
@@ -145,8 +143,7 @@ struct RankControl {
   // Agent.
   alignas(kLine) AgentWord<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
   AgentWord<std::uint32_t> incarnation;
-  // Agent. The number of the image that it wants of this rank, and kAtCheckpoint if the rank is to
-  // make it only when it enters a checkpoint.
+  // Agent. The number of the image that it wants of this rank.
   AgentWord<std::uint64_t> snapshot_wanted;
   // Agent, in the turn in which it accepts an image: the oldest that it would still wake; 0 = main.
   // Its cursors are the rank's low-water marks.

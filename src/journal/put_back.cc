@@ -112,6 +112,7 @@ class OneRank {
   // --- Checkpoints that the program makes: in a job of images they are no recovery points
 
   void checkpoints() {
+    if (!holds(Rule::kCheckpointsGoBack)) return;
     put(control_.prepared, image_.prepared);
     put(control_.written_versions, image_.written_versions);
     for (ModelHash& h : head_.model_hash) {

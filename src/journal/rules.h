@@ -72,6 +72,7 @@ enum class Rule : std::uint8_t {
   kOwnRecordInWait,         // woken inside an operation, a rank looks for its own record first
   kAnswerInWait,            // woken inside a question, it is given the recorded answer
   kForgetPlaces,            // and where the blocks of other members lie
+  kCheckpointsGoBack,       // when all go back, so do the versions of checkpoints
   kLookAgainBehindImage,    // what is to be taken is looked for again behind an image
   kImageBehindShown,        // no image is made before all that was shown is repeated,
   kImageWhenTold,           // nor while recorded outcomes of Test, Waitany or probes are replayed

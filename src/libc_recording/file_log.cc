@@ -210,16 +210,19 @@ void keep(const char* path, std::uint64_t size_bytes, char* kept) {
   kept_bytes += size_bytes;
 }
 
-// Entries that ftrun has undone in earlier roll-backs. The newest kUndone belongs to the present
-// one: the entries before it are those to roll back.
+// The times at which the job went back to an image that is older than the present one: the entries
+// before them are of other executions up to the present image. Where the job went back to the
+// present image, or to a later one, the entries before that still tell how files were at the
+// present image, also if it was killed before any rank could use them.
 class LostPasts {
  public:
+  explicit LostPasts(std::uint64_t present) : present_(present) {}
   void add(const FileEntryHead& undone) {
-    if (undone.order == newest_.order) return;  // each log contains it
-    const bool newer = undone.order > newest_.order;
-    const FileEntryHead& older = newer ? newest_ : undone;
-    if (older.order != 0 && count_ < kMost) past_[count_++] = older;
-    if (newer) newest_ = undone;
+    if (undone.size_bytes >= present_) return;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (past_[i].order == undone.order) return;  // each log contains it
+    }
+    if (count_ < kMost) past_[count_++] = undone;
   }
   bool contains(const FileEntryHead& entry) const {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -230,7 +233,7 @@ class LostPasts {
 
  private:
   static constexpr std::size_t kMost = 256;
-  FileEntryHead newest_ = {};
+  std::uint64_t present_;  // number of the image
   FileEntryHead past_[kMost] = {};
   std::size_t count_ = 0;
 };
@@ -276,9 +279,9 @@ void roll_back_files(std::uint64_t number) {
   each_log([&](std::uint32_t rank, std::uint64_t of) {
     if (rank == me && of > newest) newest = of;
   });
-  static LostPasts lost;
+  static LostPasts lost(0);
   static RolledBack done;
-  lost = {};
+  lost = LostPasts(number);
   done = {};
   const auto each = [&](auto&& f) {
     for (std::uint64_t n = number; n <= newest; ++n) {

@@ -138,8 +138,7 @@ void Entered::enter() {
   if (is_first) return;
   journal::RankControl& control = context->rank->control();
   const std::uint64_t wanted = control.snapshot_wanted.load(std::memory_order_acquire);
-  control.several_threads_before.store(context->rank->host(), journal::Step::kFlag,
-                                       (wanted & ~journal::kAtCheckpoint) + 1);
+  control.several_threads_before.store(context->rank->host(), journal::Step::kFlag, wanted + 1);
 }
 
 void Entered::begin_timing() {

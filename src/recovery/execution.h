@@ -20,12 +20,12 @@ namespace rejoin::recovery {
 using journal::Rule;
 using journal::Step;
 
-// Called in front of an operation if a notice is pending, and in front of every checkpoint.
+// Called in front of an operation if a notice is pending.
 class NoticeHandler {
  public:
-  // at_checkpoint: also handles requests that wait for a checkpoint. An image of this process may
-  // be made in this call; it returns in the image, too, when that is woken.
-  virtual void handle(bool at_checkpoint) = 0;
+  // An image of this process may be made in this call; it returns in the image, too, when that is
+  // woken.
+  virtual void handle() = 0;
 
  protected:
   ~NoticeHandler() = default;
@@ -74,8 +74,7 @@ class Execution {
 
   // Enters an operation, before anything else is done for it.
   [[gnu::always_inline]] typename CallTable<H>::Interned enter(const Call& call) {
-    if (journal_.notices().pending()) [[unlikely]]
-      notice_handler_->handle(false);
+    handle_notices();
     const auto interned = count(call);
     if (log_.wanted()) [[unlikely]]
       log_.begin(*calls_.entry(interned.call), replayed_);
@@ -84,7 +83,7 @@ class Execution {
   // Enters a checkpoint. begin_log() was called before, because the size of the models is known
   // only to the caller.
   typename CallTable<H>::Interned enter_checkpoint(const Call& call) {
-    notice_handler_->handle(true);
+    handle_notices();
     return count(call);
   }
 
@@ -207,6 +206,11 @@ class Execution {
     if (moves % 2 != 0 && !journal::breaks(host_, Rule::kPositionAtRest)) {
       control_->moves.store(host_, Step::kPosition, moves + 1);
     }
+  }
+
+  [[gnu::always_inline]] void handle_notices() {
+    if (journal_.notices().pending()) [[unlikely]]
+      notice_handler_->handle();
   }
 
   [[gnu::always_inline]] typename CallTable<H>::Interned count(const Call& call) {

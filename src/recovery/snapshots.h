@@ -60,7 +60,7 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
   Snapshots& operator=(const Snapshots&) = delete;
 
   // Returns in a woken image, too.
-  void handle(bool at_checkpoint) override {
+  void handle() override {
     journal::Notices& notices = journal_.notices();
     const std::uint32_t count = notices.count();
     // First, so that what is raised from here on is handled at the next operation.
@@ -71,7 +71,7 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
       truncate();
     }
     if (!wanted() || !journal_.region().retention().serves_replays()) return;
-    if (!take_wanted(at_checkpoint)) {
+    if (!take_wanted()) {
       notices.again();
     } else if (peers_.goes_back_to() != journal::Return::kVersions) {
       wait_if_nearly_full();
@@ -153,7 +153,7 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     for (unsigned turn = 0; host_.wait_for_agent(turn); ++turn) {
       const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
       if (kept != before || (kept >= taken_ && imaged_at_ >= backed)) return truncate();
-      if (!take_wanted(false) || refused_ || execution_.incarnation() != incarnation) return;
+      if (!take_wanted() || refused_ || execution_.incarnation() != incarnation) return;
       if (journal_.region().memory().is_full()) return;
       if (peers_.goes_back_to() == journal::Return::kVersions) return;
     }
@@ -171,12 +171,11 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     outcomes_.truncate(mine->marks.outcomes);
   }
 
-  // Takes the image that the agent wants, if it wants one here. Returns in a woken image, too.
-  // False: not now.
-  bool take_wanted(bool at_checkpoint) {
-    const std::uint64_t word = control_->snapshot_wanted.load(std::memory_order_acquire);
-    const std::uint64_t number = word & ~journal::kAtCheckpoint;
-    if (number <= taken_ || (word != number && !at_checkpoint)) return true;
+  // Takes the image that the agent wants, if it wants one. Returns in a woken image, too. False:
+  // not now.
+  bool take_wanted() {
+    const std::uint64_t number = control_->snapshot_wanted.load(std::memory_order_acquire);
+    if (number <= taken_) return true;
     refused_ = false;
     return take(number, Place::kEntry);
   }

@@ -46,7 +46,8 @@ enum class FileChange : std::uint32_t {
   kRenamed,           // `path`, `file`, to `other`; what lay there was `other_file`, `kept`, or a
                       // directory: then `flags` is its mode
   kExchanged,         // `path`, `file`, with `other`, `other_file`
-  kUndone,   // ftrun's: entries in front of it, behind `position`, are of a past that was lost
+  kUndone,   // ftrun's: entries in front of it, behind `position`, are of a past that was lost when
+             // the job went back to the rank's image with number `size_bytes`
   kPutBack,  // written by ftrun while it undoes changes: that with order `size_bytes`, and all
              // between it and this entry, are undone
 };

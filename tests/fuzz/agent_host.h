@@ -116,9 +116,8 @@ class Host : private launcher::AgentDriver {
   }
   // A round of snapshots is due.
   void want() {
-    static constexpr SnapshotRound kRounds[] = {
-        SnapshotRound::kAtOnce, SnapshotRound::kAtCheckpoint, SnapshotRound::kPeriodEnds};
-    const SnapshotRound round = kRounds[rounds_++ % 3];
+    const SnapshotRound round =
+        rounds_++ % 3 == 2 ? SnapshotRound::kToTruncate : SnapshotRound::kTogether;
     loop_.post([this, round] { carry_out(core_.want_snapshots(round)); });
   }
   void end_images() {
@@ -265,11 +264,8 @@ class Host : private launcher::AgentDriver {
   void act(std::uint32_t rank, const AgentAction::Want& a) override {
     Images& images = images_[rank];
     REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
-    // An image that was requested at a checkpoint may later be requested immediately.
-    REQUIRE(a.number > images.wanted ||
-            (a.number == images.wanted && images.at_checkpoint && !a.at_checkpoint));
+    REQUIRE(a.number > images.wanted);
     images.wanted = a.number;
-    images.at_checkpoint = a.at_checkpoint;
   }
   void act(std::uint32_t rank, const AgentAction::Keep& a) override {
     Images& images = images_[rank];

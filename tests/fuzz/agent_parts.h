@@ -72,7 +72,6 @@ struct HostImages {
   std::int64_t kept_pid = 0;           // process of the kept image; 0: it has ended
   std::int64_t clone = 0;              // process of the clone of the woken image
   bool waking = false;
-  bool at_checkpoint = false;  // the image was requested at a checkpoint
 };
 
 struct HostClient {

@@ -25,7 +25,6 @@ void Agent::begin(engine::Simulation& simulation) {
   images_.clear();
   next_snapshot_ = snapshot_every_turns_;
   progress_then_ = 0;
-  half_passed_ = false;
   ranks_.assign(options_.ranks(), Rank());
   coming_.clear();
   first_coming_ = kNever;
@@ -62,12 +61,14 @@ void Agent::turn() {
     } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
       happened(0, Event::AllOver{0, {}});
     } else if (std::exchange(asked_, false)) {
-      push_front(core_.want_snapshots(launcher::SnapshotRound::kAtOnce));
+      push_front(core_.want_snapshots(launcher::SnapshotRound::kTogether));
       if (actions_.empty()) break;
     } else if (snapshot_due() && next_snapshot_ <= simulation_->time()) {
       next_snapshot_ = simulation_->time() + snapshot_every_turns_;
       progress_then_ = progress();
-      push_front(core_.want_snapshots(next_round()));
+      const bool truncates = checkpoints_ && simulation_->random().one_in(2);
+      push_front(core_.want_snapshots(truncates ? launcher::SnapshotRound::kToTruncate
+                                                : launcher::SnapshotRound::kTogether));
       if (actions_.empty()) break;
     } else if (!took && !coming_.empty()) {
       take_coming();

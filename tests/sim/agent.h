@@ -30,8 +30,8 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
 
   // Sets the options of the next runs. snapshot_every_turns: the number of turns between two
-  // snapshots, while ranks make progress; 0: none. Some snapshots are requested at a checkpoint if
-  // the program makes checkpoints. left_out: the rule that the core leaves out.
+  // snapshots, while ranks make progress; 0: none. If the program makes checkpoints, half of the
+  // rounds are kToTruncate. left_out: the rule that the core leaves out.
   void set_options(const launcher::RunOptions& options, std::uint64_t snapshot_every_turns,
                    bool checkpoints, launcher::ImageRule left_out) {
     options_ = options;
@@ -166,7 +166,6 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   bool ring_next();
   void spawn(std::uint32_t rank);
   bool snapshot_due() const;
-  launcher::SnapshotRound next_round();
   std::uint64_t progress() const;
   void take_image_coming(const Coming& coming);
   void make_clone(std::uint32_t image, std::uint64_t incarnation);
@@ -187,7 +186,6 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
   bool checkpoints_ = false;
-  bool half_passed_ = false;         // images were requested at a checkpoint
   std::uint64_t next_snapshot_ = 0;  // time
   std::uint64_t progress_then_ = 0;  // at the last snapshot
   std::vector<Image> images_;

@@ -186,15 +186,6 @@ bool Agent::snapshot_due() const {
          progress() != progress_then_;
 }
 
-launcher::SnapshotRound Agent::next_round() {
-  using Round = launcher::SnapshotRound;
-  if (!checkpoints_) return Round::kAtOnce;
-  const bool half = !half_passed_ && simulation_->random().one_in(2);
-  const Round other = simulation_->random().one_in(4) ? Round::kAtOnce : Round::kPeriodEnds;
-  half_passed_ = half;
-  return half ? Round::kAtCheckpoint : other;
-}
-
 std::uint64_t Agent::progress() const {
   std::uint64_t all = 0;
   for (std::uint32_t r = 0; r < options_.ranks(); ++r) {

@@ -119,6 +119,17 @@ std::uint32_t BitPlayer::begin_message(OpKind kind) {
 void BitPlayer::summed(std::uint64_t sequence, std::uint64_t sum) {
   happened(Kind::kSum, 0, sequence, 0, sum);
   state_ = journal::mix(state_ + sum);
+  newest_sum_ = sum;
+}
+
+void BitPlayer::checkpoint() {
+  recovery::Models m;
+  m.global = &newest_sum_;
+  m.global_bytes = sizeof newest_sum_;
+  m.local = &state_;
+  m.local_bytes = sizeof state_;
+  const recovery::Status s = rank_.checkpoint(*comm_, call(OpKind::kCheckpoint, 0, -1), m);
+  if (s != recovery::Status::kOk) job_.fail_if(rank_.last_error());
 }
 
 void BitPlayer::sum(std::uint64_t contribution) {

@@ -34,6 +34,8 @@ class BitPlayer {
   void sums_elsewhere(std::uint64_t contribution);
   void broadcast(std::uint32_t root, std::uint64_t value);
   void barrier() { sum(0); }
+  // Makes a checkpoint. The global model is the newest sum, the local one the state.
+  void checkpoint();
   void send(std::uint32_t to, std::uint64_t value);
   void send_synchronously(std::uint32_t to, std::uint64_t value);
   // Receives a message. from < 0: from any rank.
@@ -61,6 +63,7 @@ class BitPlayer {
   SimRank& rank_;
   SimRank::Comm* comm_;
   std::uint64_t state_ = 1;
+  std::uint64_t newest_sum_ = 0;
   std::uint64_t operations_ = 0;
   std::uint64_t receives_ = 0;
   std::uint64_t bits_ = 0;

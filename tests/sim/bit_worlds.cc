@@ -117,6 +117,14 @@ void orders(BitPlayer& p) {
   p.sum(p.number(1000) + p.state());
 }
 
+// The bits decide what the models of checkpoints contain.
+void checkpoints(BitPlayer& p) {
+  p.sum(p.number(1000) + p.state());
+  p.checkpoint();
+  if (p.rank() == 0) p.send(1, p.number(1000) + p.state());
+  if (p.rank() == 1) p.receive(0);
+}
+
 // Communicators come and go.
 void communicators(BitPlayer& p) {
   p.sums_elsewhere(p.number(1000) + p.state());
@@ -171,6 +179,7 @@ std::vector<World> bit_worlds() {
   add_back("back-senders", 3, 40, again<senders>);
   add_back("back-orders", 3, 30, again<orders>);
   add_back("back-communicators", 3, 30, again<communicators>);
+  add_back("back-checkpoints", 3, 25, again<checkpoints>);
   add_back("back-all", 3, 60, all_longer);
   add_back("back-often", 3, 20, all_longer);
   return worlds;

@@ -122,6 +122,7 @@ const RuleCase kRules[] = {
     {"ReceivesOpenAgain", Rule::kReceivesOpenAgain, "back-senders", ""},
     {"OpenMatchesStay", Rule::kOpenMatchesStay, "images-open-for-long", ""},
     {"ForgetPlaces", Rule::kForgetPlaces, "back-communicators", ""},
+    {"CheckpointsGoBack", Rule::kCheckpointsGoBack, "back-checkpoints", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},
     {"ImageWhenTold", Rule::kImageWhenTold, "images-asking", "still told"},
     {"ImageWhenCancelled", Rule::kImageWhenCancelled, "images-asking", "what was cancelled"},

@@ -46,8 +46,7 @@ class ActionText : public AgentDriver {
     line("want set " + std::to_string(a.number));
   }
   void act(std::uint32_t r, const A::Want& a) override {
-    line("want image " + std::to_string(a.number) + " of", r,
-         a.at_checkpoint ? " at a checkpoint" : "");
+    line("want image " + std::to_string(a.number) + " of", r);
   }
   void act(std::uint32_t, const A::PutBack& a) override {
     line("put back set " + std::to_string(a.set));
@@ -93,7 +92,7 @@ inline std::string text_of_actions(const std::vector<AgentAction>& actions) {
 }
 
 // Plays one line. These are orders: "spawn R", "respawn R [inc=]", "want" (at once),
-// "want-at-checkpoint", "want-to-truncate", "period-ends", "end-images", "roll-back R inc=" (all
+// "want-to-truncate", "end-images", "roll-back R inc=" (all
 // ranks do), "resume R image= inc=" (all ranks do), "restore R", "written R image=" (all ranks),
 // "stop", "kill-all". Any other line is an event: "AT EVENT R [pid=] [conn=] [signal=|exit=]
 // [image=|of=] [inc=]".
@@ -123,10 +122,8 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   ImageNumbers numbers;
   for (const std::uint32_t local : core.local()) numbers[local] = number;
   if (name == "spawn") return core.spawn(rank);
-  if (name == "want") return core.want_snapshots(SnapshotRound::kAtOnce);
-  if (name == "want-at-checkpoint") return core.want_snapshots(SnapshotRound::kAtCheckpoint);
+  if (name == "want") return core.want_snapshots(SnapshotRound::kTogether);
   if (name == "want-to-truncate") return core.want_snapshots(SnapshotRound::kToTruncate);
-  if (name == "period-ends") return core.want_snapshots(SnapshotRound::kPeriodEnds);
   if (name == "end-images") return core.end_images();
   if (name == "roll-back") return core.roll_back(incarnation);
   if (name == "stop") return core.stop();

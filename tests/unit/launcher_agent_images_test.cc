@@ -148,109 +148,6 @@ kill tree 0
 )");
 }
 
-// One rank enters a checkpoint in the second half of the period, and the other one does not. The
-// next number is greater than all that were requested, because the images may form a set.
-TEST(AgentImages, ImagesThatWereNotMadeAtACheckpointAreRequestedWhenThePeriodEnds) {
-  expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
-want image 1 of 0 at a checkpoint
-want image 1 of 1 at a checkpoint
-> 5 want-at-checkpoint 0
-> 6 image 1 pid=21 conn=7 image=1 inc=0
-keep image 1 of 1, pid 21
-> 7 period-ends 0
-want image 1 of 0
-> 8 period-ends 0
-want image 2 of 1
-> 9 image 0 pid=20 conn=8 image=1 inc=0
-keep image 1 of 0, pid 20
-> 10 want-at-checkpoint 0
-want image 3 of 0 at a checkpoint
-> 11 period-ends 0
-want image 3 of 0
-)");
-}
-
-TEST(AgentImages, AnImmediateRoundIncludesRanksThatWaitForACheckpoint) {
-  expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
-want image 1 of 0 at a checkpoint
-want image 1 of 1 at a checkpoint
-> 5 image 1 pid=21 conn=7 image=1 inc=0
-keep image 1 of 1, pid 21
-> 6 want 0
-want image 1 of 0
-want image 2 of 1
-> 7 want 0
-)");
-}
-
-// A rank that could not be frozen at the checkpoint has no image of this period, and neither has
-// one whose image was lost. A rank that died has one, if its image still exists.
-TEST(AgentImages, OnlyAnExistingImageCountsForThePeriod) {
-  expect_transcript(2, false, kTwoRun + R"(> 4 want-at-checkpoint 0
-want image 1 of 0 at a checkpoint
-want image 1 of 1 at a checkpoint
-> 5 not-frozen 0 image=1
-> 6 image 1 pid=21 conn=7 image=1 inc=0
-keep image 1 of 1, pid 21
-> 7 child-ended 1 signal=9
-kill tree 1
-> 8 tree-gone 1
-drain 1
-report 1 ended by signal 9, Killed at 7
-> 9 respawn 1 inc=1
-publish death 1
-ring all
-admit 1
-wake image 1 of 1
-> 10 forked 1 pid=31 inc=1
-adopt 1, pid 31
-> 11 woken 1 pid=31 conn=8 inc=1
-welcome 1 on 8
-> 12 initialized 1
-> 13 period-ends 0
-want image 2 of 0
-> 14 want-at-checkpoint 0
-want image 3 of 1 at a checkpoint
-> 15 image 1 pid=22 conn=9 image=3 inc=1
-keep image 3 of 1, pid 22
-end image of 1, pid 21
-> 16 image-ended 1 pid=22
-ask for images
-> 17 period-ends 0
-want image 4 of 1
-)");
-}
-
-// The request to the dead incarnation is not repeated, because its number has been used. The image
-// of the next incarnation was requested at no checkpoint before, so it may be one of a set.
-TEST(AgentImages, ARequestIsNotRepeatedToTheNextIncarnation) {
-  expect_transcript(1, false, kUntilRuns + R"(> 4 want-at-checkpoint 0
-want image 1 of 0 at a checkpoint
-)" + kAdmitted + R"(spawn 0
-> 10 spawned 0 pid=11
-> 11 register 0 pid=11 conn=7
-welcome 0 on 7
-> 12 initialized 0
-> 13 period-ends 0
-want set 2
-want image 2 of 0
-)");
-}
-
-TEST(AgentImages, AHalfPeriodIsCompleteWhenAllRanksHaveAnImageMadeAtACheckpoint) {
-  AgentCore core(all_local(1));
-  const auto played = [&core](const std::string& events) {
-    std::istringstream lines(events);
-    for (std::string line; std::getline(lines, line);) play(core, line);
-    return core.all_made_at_checkpoint();
-  };
-  EXPECT_FALSE(played(events_of(kUntilKept)));
-  EXPECT_FALSE(played("6 want-at-checkpoint 0\n"));
-  EXPECT_TRUE(played("7 image 0 pid=21 conn=7 image=2 inc=0\n"));
-  EXPECT_FALSE(played("8 period-ends 0\n"));
-  EXPECT_TRUE(played("9 finalized 0\n"));
-}
-
 // Also those of a set that is being made.
 TEST(AgentImages, ImagesEndWithTheJob) {
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 stop 0
@@ -269,7 +166,6 @@ refuse 0 on 10: this image comes too late
 
 TEST(AgentImages, ASetIsKeptWhenItsLastImageRegisters) {
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 want 0
-> 9 want-at-checkpoint 0
 > 10 image 0 pid=22 conn=10 image=2 inc=0
 keep image 2 of 0, pid 22
 end image of 0, pid 20
@@ -305,7 +201,7 @@ adopt 0, pid 30
 > 16 woken 0 pid=30 conn=11 inc=1
 welcome 0 on 11
 > 17 initialized 0
-> 18 period-ends 0
+> 18 want 0
 > 19 live 0
 ask for images
 > 20 want 0
@@ -514,7 +410,7 @@ TEST(AgentImages, ThereIsASetWhileAllRanksKeepTheirImagesOfOneNumber) {
   EXPECT_TRUE(has_set_after("7 want 0\n8 image 1 pid=23 conn=9 image=2 inc=0\n"));
   EXPECT_FALSE(has_set_after("9 not-frozen 0 image=2\n"));
   EXPECT_FALSE(
-      has_set_after("10 want-at-checkpoint 0\n"
+      has_set_after("10 want-to-truncate 0\n"
                     "11 image 0 pid=24 conn=10 image=3 inc=0\n"
                     "12 image 1 pid=25 conn=11 image=3 inc=0\n"));
   EXPECT_TRUE(

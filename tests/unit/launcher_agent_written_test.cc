@@ -156,7 +156,7 @@ TEST(AgentWritten, AWrittenImageIsNeededUntilThereIsOneInMemory) {
   core.step({0, 2, AgentEvent::Woken{10, 5, 3}});
   core.step({0, 3, AgentEvent::Initialized{}});
   EXPECT_TRUE(core.needs_written(0));
-  core.want_snapshots(SnapshotRound::kAtOnce);
+  core.want_snapshots(SnapshotRound::kTogether);
   core.step({0, 4, AgentEvent::ImageRegisters{20, 6, 8, 3}});
   ASSERT_TRUE(core.has_image(0));
   EXPECT_FALSE(core.needs_written(0));

@@ -10,6 +10,7 @@
 
 #include "checkpoint_image.h"
 #include "launcher/agent/checked_files.h"
+#include "launcher/agent/compressed_files.h"
 #include "launcher/agent/image_sets.h"
 #include "launcher/program/build.h"
 #include "process_image/written_image.h"
@@ -73,6 +74,35 @@ TEST_F(CheckedFiles, TheFirstErrorIsRemembered) {
   EXPECT_EQ(file.bytes(), 0u);
 }
 
+// Longer than the buffers of the library, and not only zeros.
+TEST_F(CheckedFiles, ACompressedFileIsReadAgain) {
+  std::string bytes(3 << 20, '\0');
+  for (std::size_t i = 0; i < bytes.size() / 2; ++i) bytes[i] = static_cast<char>(i * i >> 7);
+  write("file", bytes);
+  ASSERT_TRUE(compress_file(path("file")));
+  EXPECT_FALSE(std::filesystem::exists(path("file")));
+  EXPECT_LT(std::filesystem::file_size(path("file.zst")), bytes.size());
+  auto plain = PlainFile::open(path("file"));
+  ASSERT_TRUE(plain.ok()) << plain.error().text;
+  auto mapped = MappedFile::open(plain.value().path());
+  ASSERT_TRUE(mapped.ok()) << mapped.error().text;
+  EXPECT_TRUE(mapped.value().bytes() == bytes);
+}
+
+TEST_F(CheckedFiles, ACompressedFileThatIsDamagedIsRefused) {
+  write("file", std::string(100'000, 'x'));
+  ASSERT_TRUE(compress_file(path("file")));
+  const std::string whole = contents("file.zst");
+  for (const std::string& bytes :
+       {whole.substr(0, whole.size() - 1), whole + "more", std::string("no zstd file")}) {
+    write("file.zst", bytes);
+    const auto plain = PlainFile::open(path("file"));
+    ASSERT_FALSE(plain.ok());
+    EXPECT_NE(plain.error().text.find("file.zst: cannot be decompressed"), std::string::npos);
+  }
+  EXPECT_FALSE(PlainFile::open(path("another")).ok());
+}
+
 TEST_F(CheckedFiles, ADirectoryIsMadeWithThoseAboveIt) {
   EXPECT_EQ(make_directory(path("a/b/c/")), 0);
   EXPECT_TRUE(std::filesystem::is_directory(path("a/b/c")));
@@ -87,8 +117,8 @@ class ImageSetWriting : public CheckedFiles {
   static constexpr std::uint32_t kRanks = 2;
 
   // Writes a set and returns its fault. `file_log_bytes`: of rank 1.
-  std::string written(std::uint64_t file_log_bytes) {
-    ImageSetWriter writer(directory_, directory_, 2, false);
+  std::string written(std::uint64_t file_log_bytes, bool compress = false) {
+    ImageSetWriter writer(directory_, directory_, 2, compress);
     ImageSet set;
     set.number = writer.next_number();
     set.owner = test::checkpoint_owner(kRanks);
@@ -134,6 +164,22 @@ TEST_F(ImageSetWriting, ASetIsWrittenAndFoundAgain) {
   EXPECT_EQ(found.value().number, 1u);
   EXPECT_EQ(found.value().input().value(), "rest of the input");
   EXPECT_FALSE(std::filesystem::exists(path("images-1.rejoin.part")));
+}
+
+TEST_F(ImageSetWriting, ACompressedSetHasThePlainContents) {
+  EXPECT_EQ(written(0, true), "");
+  std::vector<std::string> notices;
+  const auto found =
+      newest_image_set(directory_, test::checkpoint_owner(kRanks), directory_, notices);
+  ASSERT_TRUE(found.ok()) << found.error().text;
+  const std::string image = found.value().path_of_image(1);
+  EXPECT_FALSE(std::filesystem::exists(image));
+  auto plain = PlainFile::open(image);
+  ASSERT_TRUE(plain.ok()) << plain.error().text;
+  auto mapped = MappedFile::open(plain.value().path());
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_EQ(mapped.value().bytes().size(),
+            sizeof(process_image::ImageHead) + sizeof(process_image::MappingHead));
 }
 
 TEST_F(ImageSetWriting, ASetIsNotWholeUnlessTheFileLogsThatItNeedsAreDurable) {

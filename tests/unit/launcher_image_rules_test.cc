@@ -11,7 +11,6 @@ using Case = LeftOut<ImageRule>;
 
 const std::string kRunning = events_of(kUntilRuns);
 const std::string kKept = events_of(kUntilKept);
-const std::string kAtCheckpoint = kRunning + "4 want-at-checkpoint 0\n";
 const std::string kReported = events_of(kKilled);
 const std::string kWaking = events_of(kUntilWaking);
 const std::string kWoken = kWaking +
@@ -34,9 +33,9 @@ const Case kCases[] = {
     {"KeepFirst", ImageRule::kKeepFirst, kKept + "6 want 0\n",
      "6 image 0 pid=21 conn=7 image=2 inc=0", "keep image 2 of 0, pid 21\nend image of 0, pid 20\n",
      "end image of 0, pid 20\nkeep image 2 of 0, pid 21\n"},
-    // The death has given no set up, because the image was requested at a checkpoint.
+    // The death has given no set up, because the image was requested to truncate the journal.
     {"OfThisIncarnation", ImageRule::kOfThisIncarnation,
-     kKept + "6 want-at-checkpoint 0\n" + kReported + "9 respawn 0 inc=1\n" +
+     kKept + "6 want-to-truncate 0\n" + kReported + "9 respawn 0 inc=1\n" +
          "10 forked 0 pid=30 inc=1\n11 woken 0 pid=30 conn=8 inc=1\n",
      "12 image 0 pid=21 conn=7 image=2 inc=0", "refuse 0 on 7: this image comes too late\n",
      "keep image 2 of 0, pid 21\nend image of 0, pid 20\n"},
@@ -50,8 +49,8 @@ const Case kCases[] = {
     {"OnlyInFlight", ImageRule::kOnlyInFlight, kRunning + "4 want 0\n5 end-images 0\n",
      "6 image 0 pid=20 conn=6 image=1 inc=0", "refuse 0 on 6: this image comes too late\n",
      "keep image 1 of 0, pid 20\n"},
-    {"OneInFlight", ImageRule::kOneInFlight, kAtCheckpoint, "5 want-at-checkpoint 0", "",
-     "want image 2 of 0 at a checkpoint\n"},
+    {"OneInFlight", ImageRule::kOneInFlight, kRunning + "4 want-to-truncate 0\n",
+     "5 want-to-truncate 0", "", "want image 2 of 0\n"},
     {"MainWhileNoneKept", ImageRule::kMainWhileNoneKept, kWaking, "10 image-ended 0 pid=20",
      "ask for images\nlost 0: its snapshot was lost\n", "ask for images\nspawn 0\n"},
     {"NewestWake", ImageRule::kNewestWake, kWaking, "10 woken 0 pid=29 conn=8 inc=0",
@@ -74,18 +73,6 @@ const Case kCases[] = {
      "drain 0\nreport 0 ended by exit code 0 at 14\n"},
     {"EndWithJob", ImageRule::kEndWithJob, kKept, "6 stop 0",
      "end image of 0, pid 20\nterminate 0\n", "terminate 0\n"},
-    {"RepeatUnmarked", ImageRule::kRepeatUnmarked, kAtCheckpoint, "5 period-ends 0",
-     "want image 1 of 0\n", ""},
-    {"SameNumber", ImageRule::kSameNumber, kAtCheckpoint, "5 want 0", "want image 1 of 0\n",
-     "want image 2 of 0\n"},
-    {"RepeatOnce", ImageRule::kRepeatOnce, kAtCheckpoint + "5 period-ends 0\n", "6 want 0", "",
-     "want image 1 of 0\n"},
-    {"OnceAPeriod", ImageRule::kOnceAPeriod,
-     kAtCheckpoint + "5 image 0 pid=20 conn=6 image=1 inc=0\n", "6 period-ends 0", "",
-     "want set 2\nwant image 2 of 0\n"},
-    {"AgainAtOnce", ImageRule::kAgainAtOnce,
-     kAtCheckpoint + "5 image 0 pid=20 conn=6 image=1 inc=0\n", "6 want 0",
-     "want set 2\nwant image 2 of 0\n", ""},
     {"KeepTogether", ImageRule::kKeepTogether, events_of(kTwoRun) + "4 want 0\n",
      "5 image 0 pid=20 conn=7 image=1 inc=0", "", "keep image 1 of 0, pid 20\n"},
     {"GiveUpAtDeath", ImageRule::kGiveUpAtDeath, kSet + events_of(kSecondAwaited),

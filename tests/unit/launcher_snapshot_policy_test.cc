@@ -13,18 +13,18 @@ TEST(SnapshotPolicy, EachSecondWhereTheyCostLittle) {
   policy.began(5 * kSecond);
   EXPECT_EQ(policy.due_ns(), 6 * kSecond);
   EXPECT_EQ(policy.look(6 * kSecond - 1, 9 * kMs), SnapshotRound::kNone);
-  EXPECT_EQ(policy.look(6 * kSecond, 9 * kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(6 * kSecond, 9 * kMs), SnapshotRound::kTogether);
   EXPECT_EQ(policy.due_ns(), 7 * kSecond);
 }
 
 TEST(SnapshotPolicy, OnePercentOfTheTime) {
   SnapshotPolicy policy({});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kTogether);
   // The pages are copied only from now on, so the cost is 300 ms when the next snapshot is due.
   EXPECT_EQ(policy.look(2 * kSecond, 300 * kMs), SnapshotRound::kNone);
   EXPECT_EQ(policy.due_ns(), 31 * kSecond);
-  EXPECT_EQ(policy.look(31 * kSecond, 300 * kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(31 * kSecond, 300 * kMs), SnapshotRound::kTogether);
 }
 
 TEST(SnapshotPolicy, TheFirstWaitsForTheMostThatItMayCost) {
@@ -39,23 +39,23 @@ TEST(SnapshotPolicy, TheFirstWaitsForTheMostThatItMayCost) {
 TEST(SnapshotPolicy, AJournalThatGrowsMayCostFivePercent) {
   SnapshotPolicy policy({});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kTogether);
   policy.asked();
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
   EXPECT_EQ(policy.look(kSecond + 20 * kMs, 2 * kMs), SnapshotRound::kNone);
-  EXPECT_EQ(policy.look(kSecond + 40 * kMs, 2 * kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.look(kSecond + 40 * kMs, 2 * kMs), SnapshotRound::kTogether);
   EXPECT_EQ(policy.due_ns(), kSecond + 40 * kMs + kSecond);  // no other round is requested
 }
 
 TEST(SnapshotPolicy, TheGrowthOfAllJournalsCounts) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kTogether);
   policy.grown(999, 0, 0);
   EXPECT_EQ(policy.due_ns(), 2 * kSecond);
   policy.grown(1000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 20 * kMs);
-  EXPECT_EQ(policy.look(kSecond + 20 * kMs, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.look(kSecond + 20 * kMs, kMs), SnapshotRound::kTogether);
   policy.grown(1999, 0, 0);  // the growth since the last round
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 20 * kMs);
 }
@@ -63,7 +63,7 @@ TEST(SnapshotPolicy, TheGrowthOfAllJournalsCounts) {
 TEST(SnapshotPolicy, AJournalOfSeveralTimesTheSizeIsWorthMore) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kTogether);
   policy.grown(2000, 0, 0);
   EXPECT_EQ(policy.due_ns(), kSecond + 10 * kMs);
   policy.grown(5000, 0, 0);
@@ -73,10 +73,10 @@ TEST(SnapshotPolicy, AJournalOfSeveralTimesTheSizeIsWorthMore) {
 TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kTogether);
   policy.grown(1, 51, 100);
   EXPECT_EQ(policy.due_ns(), kSecond + 2 * kMs);
-  EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kAtOnce);
+  EXPECT_EQ(policy.look(kSecond + 2 * kMs, kMs), SnapshotRound::kTogether);
   policy.grown(2, 51, 100);  // these bytes were reused since then
   EXPECT_EQ(policy.due_ns(), 2 * kSecond + 2 * kMs);
   policy.grown(1001, 0, 0);
@@ -86,7 +86,7 @@ TEST(SnapshotPolicy, NearlyFullJournalsComeFirst) {
 TEST(SnapshotPolicy, ARankThatWaitsGetsARoundAtOnce) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kTogether);
   policy.grown(1, 76, 100);
   policy.waited_for();
   EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kToTruncate);  // regardless of its cost
@@ -106,7 +106,7 @@ TEST(SnapshotPolicy, TheJobPaysMoreThanItsDearestRank) {
 TEST(SnapshotPolicy, APeriodIsKeptWhateverItCosts) {
   SnapshotPolicy policy({SnapshotOptions::When::kPeriod, 10 * kMs, 0});
   policy.began(0);
-  EXPECT_EQ(policy.look(10 * kMs, kSecond), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(10 * kMs, kSecond), SnapshotRound::kTogether);
   EXPECT_EQ(policy.due_ns(), 20 * kMs);
 }
 
@@ -115,81 +115,6 @@ TEST(SnapshotPolicy, ASmallJournalIsTruncatedBeforeItIsFull) {
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(20 * kMiB), 5 * kMiB);
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(256 * kMiB), 64 * kMiB);
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(10'000 * kMiB), 64 * kMiB);
-}
-
-// The end of the first half does not move the period's end.
-TEST(SnapshotPolicy, InTheSecondHalfOfAPeriodImagesAreRequestedAtCheckpoints) {
-  SnapshotPolicy policy({});
-  policy.began(0);
-  policy.checkpoints_made();
-  EXPECT_EQ(policy.due_ns(), 500 * kMs);
-  EXPECT_EQ(policy.look(500 * kMs - 1, 0), SnapshotRound::kNone);
-  EXPECT_EQ(policy.look(510 * kMs, 0), SnapshotRound::kAtCheckpoint);
-  EXPECT_EQ(policy.due_ns(), kSecond);
-  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
-  EXPECT_EQ(policy.due_ns(), kSecond + 500 * kMs);
-}
-
-TEST(SnapshotPolicy, ALongPeriodHasALongHalf) {
-  SnapshotPolicy policy({});
-  policy.began(0);
-  policy.checkpoints_made();
-  EXPECT_EQ(policy.look(500 * kMs, 40 * kMs), SnapshotRound::kNone);
-  EXPECT_EQ(policy.look(2 * kSecond, 40 * kMs), SnapshotRound::kAtCheckpoint);
-  // The snapshot's cost was less, or more, than expected.
-  EXPECT_EQ(policy.look(3 * kSecond, 50 * kMs), SnapshotRound::kNone);
-  EXPECT_EQ(policy.due_ns(), 5 * kSecond);
-  EXPECT_EQ(policy.look(5 * kSecond, 50 * kMs), SnapshotRound::kPeriodEnds);
-}
-
-TEST(SnapshotPolicy, TheFirstCheckpointMayComeInTheSecondHalf) {
-  SnapshotPolicy policy({});
-  policy.began(0);
-  EXPECT_EQ(policy.look(700 * kMs, 0), SnapshotRound::kNone);
-  policy.checkpoints_made();
-  EXPECT_EQ(policy.look(700 * kMs, 0), SnapshotRound::kAtCheckpoint);
-  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
-}
-
-TEST(SnapshotPolicy, AHalfPeriodWithoutALookIsSkipped) {
-  SnapshotPolicy policy({});
-  policy.began(0);
-  policy.checkpoints_made();
-  EXPECT_EQ(policy.look(kSecond, 0), SnapshotRound::kPeriodEnds);
-  EXPECT_EQ(policy.due_ns(), kSecond + 500 * kMs);
-}
-
-TEST(SnapshotPolicy, AnEarlySnapshotDoesNotWaitForACheckpoint) {
-  SnapshotPolicy policy({});
-  policy.began(0);
-  policy.checkpoints_made();
-  EXPECT_EQ(policy.look(500 * kMs, 0), SnapshotRound::kAtCheckpoint);
-  policy.asked();
-  EXPECT_EQ(policy.look(600 * kMs, kMs), SnapshotRound::kAtOnce);
-  EXPECT_EQ(policy.due_ns(), 1100 * kMs);  // the middle of the next period
-  policy.asked();
-  EXPECT_EQ(policy.due_ns(), 620 * kMs);
-  EXPECT_EQ(policy.look(620 * kMs, kMs), SnapshotRound::kAtOnce);
-}
-
-// The journal is truncated behind images that are made at checkpoints, so its growth is counted
-// from there.
-TEST(SnapshotPolicy, ImagesMadeAtCheckpointsTruncateTheJournal) {
-  const SnapshotOptions options = {SnapshotOptions::When::kAuto, 0, 1000};
-  for (const bool come : {false, true}) {
-    SnapshotPolicy policy(options);
-    policy.began(0);
-    policy.checkpoints_made();
-    policy.grown(600, 0, 0);
-    EXPECT_EQ(policy.look(500 * kMs, kMs), SnapshotRound::kAtCheckpoint);
-    if (come) policy.half_came();
-    policy.grown(1000, 0, 0);
-    EXPECT_EQ(policy.due_ns(), come ? kSecond : 20 * kMs);
-    EXPECT_EQ(policy.look(kSecond, kMs),
-              come ? SnapshotRound::kPeriodEnds : SnapshotRound::kAtOnce);
-    policy.grown(1600, 0, 0);
-    EXPECT_EQ(policy.due_ns(), kSecond + (come ? 20 : 500) * kMs);
-  }
 }
 
 TEST(SnapshotPolicy, Off) {
@@ -203,7 +128,7 @@ TEST(SnapshotPolicy, Off) {
 TEST(SnapshotPolicy, TheMemoryOfImagesIsBounded) {
   SnapshotPolicy policy({SnapshotOptions::When::kAuto, 0, 1000, 400});
   policy.began(0);
-  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kPeriodEnds);
+  EXPECT_EQ(policy.look(kSecond, kMs), SnapshotRound::kTogether);
   EXPECT_FALSE(policy.memory_taken(400));
   EXPECT_EQ(policy.due_ns(), 2 * kSecond);
   EXPECT_FALSE(policy.memory_taken(500));

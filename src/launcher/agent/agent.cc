@@ -456,7 +456,6 @@ void Agent::look_around() {
   const std::uint64_t journal_bytes = segment_.backed_bytes();
   journal_peak_bytes_ = std::max(journal_peak_bytes_, journal_bytes);
   starts_.look_at_wakes();
-  snapshots_.look_for_checkpoints();
   snapshots_.look_at_memory();
   protection_.measured(snapshots_.image_bytes(), journal_bytes);
   starts_.look_at_replays();

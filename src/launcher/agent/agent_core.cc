@@ -361,18 +361,17 @@ std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
     if (waits && is_away(i)) return {};
   }
   std::uint64_t number = 0;
-  bool all = round != SnapshotRound::kAtCheckpoint && !truncates;
+  bool all = !truncates;
   for (const auto& [i, r] : ranks_) {
     number = std::max(number, r.wanted + 1);
-    all &= is_to_be_asked(i, round) && !is_asked_again(r, round);
+    all &= is_to_be_asked(i);
   }
   if (all) {
     pending_set_ = number;
     act(local_.front(), Do::WantSet{number});
   }
   for (auto& [i, r] : ranks_) {
-    if (is_to_be_asked(i, round)) want(i, round, number);
-    if (round != SnapshotRound::kAtCheckpoint) r.at_half = 0;
+    if (is_to_be_asked(i)) want(i, number);
   }
   return std::move(actions_);
 }
@@ -383,39 +382,21 @@ bool AgentCore::is_away(std::uint32_t rank) const {
   return !r.finalized && (!running(rank) || !r.initialized || repeats);
 }
 
-bool AgentCore::is_to_be_asked(std::uint32_t rank, SnapshotRound round) const {
+bool AgentCore::is_to_be_asked(std::uint32_t rank) const {
   const Rank& r = ranks_.at(rank);
   const bool finalized = r.finalized && holds(ImageRule::kNoneOfFinalized);
   if (!running(rank) || !r.initialized || finalized) return false;
-  if (r.in_flight && !is_asked_again(r, round) && holds(ImageRule::kOneInFlight)) return false;
-  const bool heeds_period = round == SnapshotRound::kPeriodEnds || !holds(ImageRule::kAgainAtOnce);
-  return !heeds_period || !made_at_checkpoint(r) || !holds(ImageRule::kOnceAPeriod);
+  return !r.in_flight || !holds(ImageRule::kOneInFlight);
 }
 
-// Whether the rank was asked for an image at a checkpoint, and is now asked for it at once.
-bool AgentCore::is_asked_again(const Rank& r, SnapshotRound round) const {
-  return r.in_flight && r.marked && round != SnapshotRound::kAtCheckpoint &&
-         holds(ImageRule::kRepeatUnmarked);
-}
-
-// REQUIRES is_to_be_asked(). `number`: of the image, unless the rank was asked for one already.
-void AgentCore::want(std::uint32_t rank, SnapshotRound round, std::uint64_t number) {
+// REQUIRES is_to_be_asked(). `number`: of the image.
+void AgentCore::want(std::uint32_t rank, std::uint64_t number) {
   Rank& r = ranks_.at(rank);
-  const bool at_checkpoint = round == SnapshotRound::kAtCheckpoint;
-  if (!is_asked_again(r, round) || !holds(ImageRule::kSameNumber)) r.wanted = number;
+  r.wanted = number;
   r.in_flight = true;
-  r.marked = at_checkpoint || (r.marked && !holds(ImageRule::kRepeatOnce));
-  if (at_checkpoint) r.at_half = r.wanted;
-  act(rank, Do::Want{r.wanted, at_checkpoint});
+  act(rank, Do::Want{number});
   if (!holds(ImageRule::kFormerUntilThen)) end_image(rank);
-  if (!holds(ImageRule::kKeepRegistered)) keep(rank, Image{0, r.wanted, -1});
-}
-
-bool AgentCore::all_made_at_checkpoint() const {
-  for (const auto& [rank, r] : ranks_) {
-    if (!made_at_checkpoint(r) && !r.finalized) return false;
-  }
-  return true;
+  if (!holds(ImageRule::kKeepRegistered)) keep(rank, Image{0, number, -1});
 }
 
 std::vector<AgentAction> AgentCore::end_images() {

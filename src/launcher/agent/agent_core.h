@@ -69,13 +69,6 @@ enum class ImageRule : std::uint8_t {
   kNoneOfFinalized,    // none is requested of a rank that has called MPI_Finalize
   kEndWithRank,        // an image ends when its rank has ended well
   kEndWithJob,         // and when the job is stopped
-  kRepeatUnmarked,     // an image requested at a checkpoint that was not made is requested again,
-                       // now at the next operation,
-  kSameNumber,         // by the same number, because the first request may still be answered,
-  kRepeatOnce,         // and only once
-  kOnceAPeriod,        // a rank that has made this period's image at a checkpoint is not asked for
-                       // another
-  kAgainAtOnce,        // but if the journal has grown or an image was lost
   kKeepTogether,       // the images of a set are kept when the last one has registered
   kGiveUpAtDeath,      // and none of them if a rank has died meanwhile
   kSetStays,           // no single image replaces one of a set while a rank is away
@@ -146,13 +139,11 @@ class AgentCore {
   std::vector<AgentAction> stop();      // SIGTERM to all ranks
   std::vector<AgentAction> kill_all();  // SIGKILL to all ranks that are left
   void give_up(std::uint32_t rank);     // it could not be started
-  // Requests a snapshot of every rank that can make one now and that the round includes. If these
-  // are all ranks, the snapshots form a set. Requests none while a set is being made, nor while a
-  // rank is being started again and there is a set: single images would replace those of the set.
+  // Requests a snapshot of every rank that can make one now. If these are all ranks, and the round
+  // is not kToTruncate, the snapshots form a set. Requests none while a set is being made, nor
+  // while a rank is being started again and there is a set: single images would replace those of
+  // the set.
   std::vector<AgentAction> want_snapshots(SnapshotRound round);
-  // Returns whether each rank has kept the image that it was asked for at a checkpoint in this
-  // period.
-  bool all_made_at_checkpoint() const;
   // The set of images to which all ranks can go back; 0: there is none.
   std::uint64_t set() const { return has_set() ? set_ : 0; }
   bool has_set() const;
@@ -212,8 +203,6 @@ class AgentCore {
     std::uint64_t written = 0;  // number of the newest that can be restored
     std::uint64_t wanted = 0;   // number of the newest that was requested
     bool in_flight = false;     // `wanted` may still register
-    bool marked = false;        // and was requested at a checkpoint only
-    std::uint64_t at_half = 0;  // number requested at a checkpoint in this period; 0: none
     std::string why_lost;
     Cause wrapper_killed = {};  // by a signal, while the rank went on
   };
@@ -267,14 +256,10 @@ class AgentCore {
   void kill_wrapper(std::uint32_t rank);
   void stop_wrapper(std::uint32_t rank);
   void end_image(std::uint32_t rank);
-  bool made_at_checkpoint(const Rank& rank) const {
-    return rank.at_half != 0 && rank.image.pid != 0 && rank.image.number == rank.at_half;
-  }
   // The rank is being started again, or has not repeated its past yet.
   bool is_away(std::uint32_t rank) const;
-  bool is_to_be_asked(std::uint32_t rank, SnapshotRound round) const;
-  bool is_asked_again(const Rank& rank, SnapshotRound round) const;
-  void want(std::uint32_t rank, SnapshotRound round, std::uint64_t number);
+  bool is_to_be_asked(std::uint32_t rank) const;
+  void want(std::uint32_t rank, std::uint64_t number);
   void keep(std::uint32_t rank, const Image& image);
   void replace(std::uint32_t rank, const Image& image);
   bool is_pending_set(std::uint64_t number) const { return number != 0 && number == pending_set_; }

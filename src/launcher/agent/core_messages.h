@@ -123,7 +123,6 @@ struct AgentAction {
   // Request an image of the rank.
   struct Want {
     std::uint64_t number;
-    bool at_checkpoint;  // only at the rank's next checkpoint
   };
   // Everything in the segment that is later than this set of images is void.
   struct PutBack {

@@ -66,7 +66,7 @@ Result<FileChanges> FileChanges::read(const ImageSet& set, const std::string& di
       const auto error = all.read_log(directory, r, image, observations[r], of_ranks[r]);
       if (error) return *error;
     }
-    all.complete(of_ranks[r], observations[r]);
+    all.complete(of_ranks[r], observations[r], since);
   }
   // Merges the ranks' changes, the newest first. The changes of one rank stay in their order, even
   // if its clock was set back.
@@ -126,7 +126,7 @@ std::optional<Error> FileChanges::read_log(const std::string& directory, std::ui
   }
 }
 
-void FileChanges::complete(Rank& of, std::uint64_t observations) {
+void FileChanges::complete(Rank& of, std::uint64_t observations, std::uint64_t image) {
   // A job that resumes from images reuses their numbers, and therefore the names of logs.
   std::stable_sort(of.changes.begin(), of.changes.end(),
                    [](const Change& a, const Change& b) { return a.head.order < b.head.order; });
@@ -169,6 +169,7 @@ void FileChanges::complete(Rank& of, std::uint64_t observations) {
   undone.change = FileChange::kUndone;
   undone.order = ++of.newest_order;
   undone.position = observations;
+  undone.size_bytes = image;
   for (const std::string& log : of.logs) behind_.push_back(add(log, undone, ""));
 }
 

@@ -58,7 +58,7 @@ class FileChanges {
   };
   std::optional<Error> read_log(const std::string& directory, std::uint32_t rank,
                                 std::uint64_t image, std::uint64_t observations, Rank& of);
-  void complete(Rank& of, std::uint64_t observations);
+  void complete(Rank& of, std::uint64_t observations, std::uint64_t image);
   static std::optional<Error> append(const std::string& log, const std::string& entry);
   static std::optional<Error> append(const std::vector<Addition>& additions);
   std::optional<Error> check() const;

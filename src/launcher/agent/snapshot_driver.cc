@@ -26,16 +26,14 @@ void SnapshotDriver::want_set(const AgentAction::WantSet& a) {
 }
 
 void SnapshotDriver::want(std::uint32_t rank, const AgentAction::Want& a) {
-  segment_.control(rank)->snapshot_wanted.store(
-      journal::kAgentStores, journal::Step::kNotice,
-      a.number | (a.at_checkpoint ? journal::kAtCheckpoint : 0));
+  segment_.control(rank)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
+                                                a.number);
   segment_.give_notice();
 }
 
 void SnapshotDriver::keep(std::uint32_t rank, const AgentAction::Keep& a) {
   segment_.control(rank)->kept_image.store(journal::kAgentStores, journal::Step::kNotice, a.number,
                                            std::memory_order_seq_cst);
-  if (core_.all_made_at_checkpoint()) policy_.half_came();
 }
 
 void SnapshotDriver::ask() {
@@ -97,15 +95,7 @@ std::uint64_t SnapshotDriver::highest_cost_ns() const {
   return highest_ns;
 }
 
-void SnapshotDriver::look_for_checkpoints() {
-  const bool made = segment_.control(0)->prepared.load() > segment_.header()->first_version;
-  if (!made || std::exchange(makes_checkpoints_, true)) return;
-  policy_.checkpoints_made();
-  set_timer();
-}
-
 void SnapshotDriver::look() {
-  look_for_checkpoints();
   report_cost();
   std::uint64_t cost_ns = 0;
   for (const std::uint32_t r : plan_.local) cost_ns = std::max(cost_ns, newest_cost_ns(r));

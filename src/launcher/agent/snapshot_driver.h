@@ -43,9 +43,6 @@ class SnapshotDriver {
   void want(std::uint32_t rank, const AgentAction::Want& action);
   void keep(std::uint32_t rank, const AgentAction::Keep& action);
   void ask();
-  // To be called periodically. Finds out whether the program makes checkpoints: only then are
-  // images requested at them.
-  void look_for_checkpoints();
   // A rank's journal has grown. waits: the rank waits for its image.
   void journal_grown(bool waits);
   // The OOM killer has killed an image of the rank.
@@ -77,7 +74,6 @@ class SnapshotDriver {
   SnapshotPolicy policy_;
   Loop::Timer timer_;
   bool stopping_ = false;
-  bool makes_checkpoints_ = false;
   std::uint64_t started_ns_ = 0;
   std::uint64_t image_bytes_ = 0;
   std::uint64_t image_peak_bytes_ = 0;

@@ -8,20 +8,14 @@
 
 namespace rejoin::launcher {
 
-// Which ranks are asked for an image, and where they make it.
+// How ranks are asked for images.
 enum class SnapshotRound : std::uint8_t {
   kNone,
-  kAtCheckpoint,  // half a period: each rank makes an image when it enters its next checkpoint
-  kPeriodEnds,    // each rank that has made none at a checkpoint makes one at its next operation
-  kAtOnce,        // all ranks do, because an image was lost or the journal has grown
-  kToTruncate,    // all ranks do, and no image waits for those of other ranks, because a rank waits
-                  // for the truncation of its nearly full journal
+  kTogether,    // all ranks; if each can make one, the images are a set
+  kToTruncate,  // all ranks, and no image waits for those of other ranks, because a rank waits for
+                // the truncation of its nearly full journal
 };
 
-// A checkpoint is a good moment for an image: requests are complete, memory use is small, and ranks
-// are close to each other. In programs that make checkpoints, ranks may therefore make the period's
-// image at any checkpoint in the second half of the period. Only the end of the period, or a round
-// at once, begins the next period: on average a rank makes at most one image a period.
 class SnapshotPolicy {
  public:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
@@ -35,39 +29,21 @@ class SnapshotPolicy {
   // Time of the next look(), on the clock of began(); kNever: not at all.
   std::uint64_t due_ns() const {
     if (!options_.on()) return kNever;
-    return half_is_left() ? std::min(half_ns(), round_ns()) : round_ns();
+    return round_ns();
   }
   // The job's ranks have begun to run.
   void began(std::uint64_t now_ns) { began_ns_ = now_ns; }
-  // The program makes checkpoints.
-  void checkpoints_made() { checkpoints_ = true; }
   // Returns the round that begins now. `cost_ns`: cost so far of the newest snapshot, of the rank
   // where it is highest. It grows while pages are copied, which may postpone a round that was due.
   SnapshotRound look(std::uint64_t now_ns, std::uint64_t cost_ns) {
     cost_ns_ = cost_ns;
     if (now_ns < due_ns()) return SnapshotRound::kNone;
-    if (now_ns < round_ns()) {
-      half_passed_ = true;
-      used_at_half_ = used_bytes_;
-      return SnapshotRound::kAtCheckpoint;
-    }
-    const SnapshotRound round = waited_for_ ? SnapshotRound::kToTruncate
-                                : asked_    ? SnapshotRound::kAtOnce
-                                            : SnapshotRound::kPeriodEnds;
+    const auto round = waited_for_ ? SnapshotRound::kToTruncate : SnapshotRound::kTogether;
     began_ns_ = now_ns;
-    // Ranks that have made an image at a checkpoint make none now.
-    if (asked_ || !half_came_) {
-      used_at_round_ = used_bytes_;
-      backed_at_round_ = backed_bytes_;
-    }
-    asked_ = waited_for_ = nearly_full_ = half_passed_ = half_came_ = false;
+    used_at_round_ = used_bytes_;
+    backed_at_round_ = backed_bytes_;
+    asked_ = waited_for_ = nearly_full_ = false;
     return round;
-  }
-  // All ranks have made the images requested at a checkpoint, so the journal is truncated.
-  void half_came() {
-    if (!half_passed_ || half_came_) return;
-    half_came_ = true;
-    used_at_round_ = used_at_half_;
   }
   // Upper bound for the cost of the first snapshot, scaled for look(): every page may be written
   // after it. The first snapshot is made when that is 2 % of the time.
@@ -118,9 +94,7 @@ class SnapshotPolicy {
     return std::max(kShortestNs, kCostsOfPeriod * cost_ns_);
   }
 
-  bool half_is_left() const { return checkpoints_ && !half_passed_; }
-  std::uint64_t half_ns() const { return began_ns_ + period_ns() / 2; }
-  // Time at which the next round that is not kAtCheckpoint is due.
+  // Time at which the next round is due.
   std::uint64_t round_ns() const {
     const std::uint64_t regular = began_ns_ + period_ns();
     if (!asked_) return regular;
@@ -139,15 +113,11 @@ class SnapshotPolicy {
   std::uint64_t cost_ns_ = 0;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t used_at_round_ = 0;  // when the newest images were wanted
-  std::uint64_t used_at_half_ = 0;
   std::uint64_t backed_bytes_ = 0;
   std::uint64_t backed_at_round_ = 0;
   bool asked_ = false;
   bool waited_for_ = false;
   bool nearly_full_ = false;
-  bool checkpoints_ = false;  // the program makes checkpoints
-  bool half_passed_ = false;  // the period's kAtCheckpoint round has begun
-  bool half_came_ = false;    // and all of its images were made
 };
 
 }  // namespace rejoin::launcher

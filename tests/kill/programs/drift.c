@@ -1,11 +1,13 @@
-// drift [how=values|choices|openmp] [steps=N] [pause_us=U]: a program of which no two runs are the
-// same: the processor's random numbers, which nothing records, decide what it does. Whatever they
-// are, the ranks must agree on what has happened; each checks that in every step.
+// drift [how=values|choices|openmp] [steps=N] [pause_us=U] [checkpoints=N]: a program of which no
+// two runs are the same: the processor's random numbers, which nothing records, decide what it
+// does. Whatever they are, the ranks must agree on what has happened; each checks that in every
+// step.
 //   values   ranks contribute and send random values
 //   choices  also: to which rank they send, and whether they ask for the message before they
 //   receive openmp   each rank contributes a sum of doubles that the threads of OpenMP add in any
 //   order
-// Each rank prints a line in each step: the state before, and the state after it.
+// Each rank prints a line in each step: the state before, and the state after it. checkpoints: it
+// makes a checkpoint in each N-th step.
 
 #include <immintrin.h>
 #include <omp.h>
@@ -98,6 +100,7 @@ int main(int argc, char** argv) {
   how = argument_text(argc, argv, "how", "values");
   const int steps = (int)argument_number(argc, argv, "steps", 500);
   const long long pause = argument_number(argc, argv, "pause_us", 0);
+  const long long every = argument_number(argc, argv, "checkpoints", 0);
   for (int step = 1; step <= steps; ++step) {
     const uint64_t before = salt;
     if (is("openmp")) {
@@ -109,6 +112,8 @@ int main(int argc, char** argv) {
     printf("rank %d, step %d: %016llx %016llx\n", check_state.rank, step,
            (unsigned long long)before, (unsigned long long)salt);
     if (step % 10 == 0) fflush(stdout);
+    enum { kCheckpoint = 0x524a02 };  // of MPI_Pcontrol
+    if (every != 0 && step % every == 0) MPI_Pcontrol(kCheckpoint, &salt, sizeof salt);
     pause_us(pause);
   }
   OK(MPI_Finalize());

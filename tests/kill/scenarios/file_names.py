@@ -69,6 +69,31 @@ def killed_soon(t):
     return interfere
 
 
+@scenario(limit_s=300, sweeps=True)
+def file_names_killed_at_once(t):
+    """ftrun is killed again and again while it has put names back and ranks have not gone on yet."""
+    expected = undisturbed(t, "rotate")
+    for _ in range(20 if t.long else 2):
+        with place(t) as where:
+            where.often = ["--snapshots", "0.05", "--checkpoint-every", "0.4"]
+            where.killed(2, *command("rotate"), count=1, after=0.3)
+            where.often = ["--snapshots", "0.05", "--checkpoint-every", "1000"]
+            for _ in range(8):
+                where.run(2, *command("rotate"), resume=True, interfere=killed_at_start(t))
+            result = where.run(2, *command("rotate"), resume=True)
+            require(result.code == 0, f"exit code {result.code}", result)
+            require(tree(where.work) == expected, "files are not as undisturbed", result)
+
+
+def killed_at_start(t):
+    def interfere(job):
+        job.until_event("start")
+        time.sleep(t.rng.choice([0, t.rng.uniform(0, 0.01)]))
+        job.process.kill()
+
+    return interfere
+
+
 def refused(where, how, text):
     """--resume ends with one line, and changes nothing."""
     before = tree(where.work)

@@ -31,8 +31,8 @@ def judge(result, ranks, steps, before=""):
             require(last[rank, step] == last[0, step], f"ranks disagree in step {step}", result)
 
 
-def goes_back(t, ranks, how, steps, flags=(), few=2, many=200):
-    command = ("drift", f"how={how}", f"steps={steps}", "pause_us=500")
+def goes_back(t, ranks, how, steps, *arguments, flags=(), few=2, many=200):
+    command = ("drift", f"how={how}", f"steps={steps}", "pause_us=500", *arguments)
     rollbacks = 0
     for _ in t.runs(few, many, lambda: rollbacks):
         every = [*EVERY_50_MS, *flags]
@@ -46,6 +46,12 @@ def goes_back(t, ranks, how, steps, flags=(), few=2, many=200):
 def back_to_a_set(t, how, n):
     """Random deaths of a program that contributes, sends and asks something else each time."""
     goes_back(t, n, how, 800)
+
+
+@scenario(every=[1, 7], sweeps=True, limit_s=240)
+def back_to_a_set_with_checkpoints(t, every):
+    """The program makes checkpoints, of models that are others each time."""
+    goes_back(t, 3, "values", 800, f"checkpoints={every}")
 
 
 @scenario(sweeps=True, limit_s=240)

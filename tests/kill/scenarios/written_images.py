@@ -484,6 +484,26 @@ def written_images_damaged(t):
         require("there is no complete set of images" in result.err, "it does not say so", result)
 
 
+@scenario(limit_s=300, sweeps=True)
+def written_images_compressed(t):
+    """Sets that are compressed are gone on from, with or without --compress; a damaged one is reported."""
+    expected = t.undisturbed(2, *LONG)
+    for _ in range(10 if t.long else 1):
+        with place(t) as where:
+            where.killed(2, *LONG, flags=["--compress"], after=0.3)
+            where.killed(2, *LONG, count=1, after=0.3, resume=True, flags=["--compress"])
+            for number in sets_in(where.sets):
+                names = sorted(os.listdir(f"{where.sets}/images-{number}.rejoin"))
+                wanted = ["image-0.zst", "image-1.zst", "input", "journal.zst", "set"]
+                require(names == wanted, f"a set has {names}", expected)
+            newest = f"{where.sets}/images-{sets_in(where.sets)[-1]}.rejoin"
+            flip(f"{newest}/image-1.zst", t.rng.randrange(os.path.getsize(f"{newest}/image-1.zst")))
+            result = where.resumes(2, *LONG)
+            said = "is damaged: image-1.zst has a wrong checksum"
+            require(said in result.err, "it does not name the damaged file", result)
+            require_whole(where, result, expected, 2)
+
+
 @scenario(limit_s=300)
 def written_images_none(t):
     """If no images can be made, one line reports that, and that the directory remains empty."""
