@@ -8,6 +8,7 @@ reported with the stack and the journal position of every rank.
 
 import argparse
 import collections
+import fnmatch
 import itertools
 import json
 import os
@@ -28,7 +29,7 @@ from kills import MOMENTS, Kill  # noqa: F401, for scenarios
 from processes import REPORT_S, descendants, proc_text, processes_with, rejoin_files, stack_of
 from results import (  # noqa: F401, for scenarios
     Failure, Result, Skip, check_deaths, check_returns, describe, require, require_mostly,
-    returns_by_kind)
+    returns_by_kind, rungs, why_begun_again)
 
 LIMIT_S = 60  # for one job, unless the scenario sets another limit: machines are busy
 POLL_INTERVAL_S = 0.0005  # between polls for a moment in the job
@@ -248,13 +249,14 @@ class Job:
 class Test:
     """A run of a scenario: its random numbers, its programs and its jobs."""
 
-    def __init__(self, name, ftrun, programs, seed, long):
-        self.name, self.long = name, long
+    def __init__(self, name, ftrun, programs, seed, long, least_jobs=None):
+        self.name, self.long, self._least_jobs = name, long, least_jobs
         self.rng = random.Random(f"{name}/{seed}")
         self.ftrun, self._programs = ftrun, programs
         self._directory = tempfile.mkdtemp(prefix="kill-test-")
         self.jobs = self.deaths = 0
-        self.returns = collections.Counter()  # of all jobs, as returns_by_kind() counts them
+        # Of all jobs, as returns_by_kind(), rungs() and why_begun_again() count.
+        self.returns, self.rungs, self.why = (collections.Counter() for _ in range(3))
         self._undisturbed = {}
 
     def close(self):
@@ -308,6 +310,8 @@ class Test:
         shutil.rmtree(job.directory)
         self.deaths += len(result.named("death"))
         self.returns += returns_by_kind(result)
+        self.rungs += rungs(result)
+        self.why += why_begun_again(result)
         return result
 
     def undisturbed(self, ranks, *command, flags=()):
@@ -321,8 +325,9 @@ class Test:
         return self._undisturbed[key]
 
     def runs(self, few, many, seen):
-        """Yields `few` runs (`many` in the long mode), then up to ten times as many until seen()."""
-        count = many if self.long else few
+        """Yields `few` runs (`many` in the long mode, or --jobs), then up to ten times as many until
+        seen()."""
+        count = self._least_jobs or (many if self.long else few)
         for run in range(10 * count):
             if run < count or not seen():
                 yield run
@@ -373,9 +378,34 @@ class Test:
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 
-def run_scenario(name, options, prepare):
-    """Runs a scenario. Returns True unless it has failed."""
-    test = Test(name, options.ftrun, options.programs, options.seed, options.long)
+def counted(jobs, deaths, counts):
+    text = ", ".join(f"{count} {rung}" for rung, count in sorted(counts.items()))
+    return f"{jobs} jobs, {deaths} deaths" + (f"; {text}" if text else "")
+
+
+class Totals:
+    """Of all scenarios that have run."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = self.jobs = self.deaths = 0
+        self.rungs, self.why = collections.Counter(), collections.Counter()
+
+    def add(self, test):
+        self.jobs += test.jobs
+        self.deaths += test.deaths
+        self.rungs += test.rungs
+        self.why += test.why
+
+    def show(self):
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped: "
+              f"{counted(self.jobs, self.deaths, self.rungs)}")
+        for why, count in self.why.most_common():
+            print(f"    begun again {count} times: {why}")
+
+
+def run_scenario(name, options, prepare, totals):
+    """Runs a scenario."""
+    test = Test(name, options.ftrun, options.programs, options.seed, options.long, options.jobs)
     prepare(test, options)
     start_s = time.monotonic()
     try:
@@ -384,14 +414,18 @@ def run_scenario(name, options, prepare):
     except Failure as failure:
         again = shlex.join([*(word for word in sys.argv if word not in options.names), name])
         print(f"FAILED {name}: {failure}\nagain: {again}", flush=True)
-        return False
+        totals.failed += 1
+        return
+    except Skip as reason:
+        print(f"skipped {name}: {reason}", flush=True)
+        totals.skipped += 1
+        return
     finally:
         test.close()
+        totals.add(test)
     took_s = time.monotonic() - start_s
-    kinds = "".join(f", {count} from {kind}" for kind, count in sorted(test.returns.items()))
-    died = f"; {test.deaths} deaths; returns{kinds[1:]}" if kinds else ""
-    print(f"passed {name}: {test.jobs} jobs, {took_s:.1f} s{died}", flush=True)
-    return True
+    totals.passed += 1
+    print(f"passed {name}: {took_s:.1f} s, {counted(test.jobs, test.deaths, test.rungs)}", flush=True)
 
 
 def main(description, programs, add_arguments=lambda _: None, prepare=lambda *_: None):
@@ -408,20 +442,24 @@ def main(description, programs, add_arguments=lambda _: None, prepare=lambda *_:
     parser.add_argument("--programs", default=programs, type=os.path.abspath)
     parser.add_argument("--seed", default="1", help="of what is random (default 1)")
     parser.add_argument("--long", action="store_true", help="sweep over far more")
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--jobs", type=int, help="of each scenario that repeats its job at random")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="or a pattern: 'hybrid_*'")
     add_arguments(parser)
     options = parser.parse_args()
     if options.list:
         for name, listed in SCENARIOS.items():
             print(name, listed.limit_s, int(listed.sweeps), *listed.labels)
         return 0
-    unknown = [name for name in options.names if name not in SCENARIOS]
+    chosen = {name: fnmatch.filter(SCENARIOS, name) for name in options.names}
+    unknown = [name for name, found in chosen.items() if not found]
     if unknown or not options.names:
         parser.error(f"no such scenario: {' '.join(unknown)}; --list names them")
+    names = [name for found in chosen.values() for name in found]
     # If the test gets SIGTERM, it ends its job as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        return 0 if all([run_scenario(name, options, prepare) for name in options.names]) else 1
-    except Skip as reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
+    totals = Totals()
+    for name in names:
+        run_scenario(name, options, prepare, totals)
+    if len(names) > 1:
+        totals.show()
+    return 1 if totals.failed else SKIPPED if not totals.passed else 0

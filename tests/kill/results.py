@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 import shlex
 
 from kills import KILLED
@@ -64,6 +65,19 @@ def returns_by_kind(result):
         kind = "image" if "snapshot" in text or "image" in text else text.split()[0]
         kinds["version" if kind == "checkpoint" else kind] += 1
     return kinds
+
+
+def rungs(result):
+    """Counts how the job went on: returns of single ranks by kind, of all ranks, and begun again."""
+    counts = collections.Counter({f"from {k}": n for k, n in returns_by_kind(result).items()})
+    counts["all back"] = len(result.named("rollback"))
+    counts["begun again"] = len(result.named("begin_again"))
+    return +counts
+
+
+def why_begun_again(result):
+    """Counts the reasons why the job began again, without numbers."""
+    return collections.Counter(re.sub(r"\d+", "N", e["text"]) for e in result.named("begin_again"))
 
 
 def require_mostly(kinds, kind):
