@@ -28,8 +28,8 @@ from event_docs import undocumented
 from kills import MOMENTS, Kill  # noqa: F401, for scenarios
 from processes import REPORT_S, descendants, proc_text, processes_with, rejoin_files, stack_of
 from results import (  # noqa: F401, for scenarios
-    Failure, Result, Skip, check_deaths, check_returns, describe, require, require_mostly,
-    returns_by_kind, rungs, why_begun_again)
+    Failure, Missed, Result, Skip, check_deaths, check_returns, describe, require, require_killed,
+    require_met, require_mostly, returns_by_kind, rungs, why_begun_again)
 
 LIMIT_S = 60  # for one job, unless the scenario sets another limit: machines are busy
 POLL_INTERVAL_S = 0.0005  # between polls for a moment in the job
@@ -127,7 +127,8 @@ class Job:
             if found:
                 return found
             if not running:
-                raise Failure(f"the job ended before {what}")
+                ended_well = self.process.returncode == 0
+                raise (Missed if ended_well else Failure)(f"the job ended before {what}")
             time.sleep(POLL_INTERVAL_S)
 
     def until_event(self, name, rank=None, incarnation=None):
@@ -306,7 +307,7 @@ class Test:
                     interfere(job)
                 result = job.finish(leaves)
             except Failure as failure:
-                raise Failure(f"{failure}\n{describe(job)}") from None
+                raise type(failure)(f"{failure}\n{describe(job)}") from None
         shutil.rmtree(job.directory)
         self.deaths += len(result.named("death"))
         self.returns += returns_by_kind(result)
@@ -376,6 +377,7 @@ class Test:
 # --------------------------------------------------------------------------------------------- main
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+MOST_TRIES = 5
 
 
 def counted(jobs, deaths, counts):
@@ -403,14 +405,21 @@ class Totals:
             print(f"    begun again {count} times: {why}")
 
 
-def run_scenario(name, options, prepare, totals):
-    """Runs a scenario."""
+def run_scenario(name, options, prepare, totals, missed=0):
+    """Runs a scenario, and again if it has missed its moment."""
     test = Test(name, options.ftrun, options.programs, options.seed, options.long, options.jobs)
     prepare(test, options)
     start_s = time.monotonic()
     try:
         chosen = SCENARIOS[name]
         chosen.function(test, **chosen.arguments)
+    except Missed as failure:
+        if missed + 1 < MOST_TRIES:
+            print(f"missed {name}: {str(failure).splitlines()[0]}", flush=True)
+            return run_scenario(name, options, prepare, totals, missed + 1)
+        print(f"FAILED {name}: missed {MOST_TRIES} times: {failure}", flush=True)
+        totals.failed += 1
+        return
     except Failure as failure:
         again = shlex.join([*(word for word in sys.argv if word not in options.names), name])
         print(f"FAILED {name}: {failure}\nagain: {again}", flush=True)

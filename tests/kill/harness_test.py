@@ -5,6 +5,8 @@ harness_test.py --ftrun FTRUN --fake FAKE_RANK
 """
 
 import argparse
+import contextlib
+import io
 import os
 import re
 import sys
@@ -55,6 +57,25 @@ class JobThatHangs(unittest.TestCase):
             test.run(RANKS, *program, limit_s=LIMIT_S)
         stacks = str(failed.exception).split("--- where every rank stands")[0]
         self.assertEqual(len(re.findall(rf"--- process \d+: {OPTIONS.fake}", stacks)), RANKS)
+
+    def test_a_moment_that_has_passed(self):
+        tries = []
+
+        def late(test):
+            tries.append(test.name)
+            test.run(1, "/bin/true", interfere=lambda job: job.until_event("init"))
+
+        harness.SCENARIOS["late"] = harness.Scenario(late, 1, (), False, {})
+        self.addCleanup(harness.SCENARIOS.pop, "late")
+        options = argparse.Namespace(ftrun=OPTIONS.ftrun, programs="/nowhere", seed="1", long=False,
+                                     jobs=None, names=["late"])
+        totals = harness.Totals()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            harness.run_scenario("late", options, lambda *_: None, totals)
+        self.assertEqual((len(tries), totals.failed), (harness.MOST_TRIES, 1))
+        self.assertEqual(printed.getvalue().count("missed late: the job ended before event init"), 4)
+        self.assertIn("FAILED late: missed 5 times", printed.getvalue())
 
     def test_in_a_process(self):
         mark = f"REJOIN_HARNESS_TEST={os.getpid()}"

@@ -15,6 +15,11 @@ class Failure(Exception):
     """Raised if a job does not do what it must."""
 
 
+class Missed(Failure):
+    """Raised if a job went well, but the moment has passed at which the scenario wanted to interfere,
+    because the machine is busy. The scenario is tried again."""
+
+
 class Skip(Exception):
     """Raised if this machine does not allow the scenario."""
 
@@ -52,6 +57,17 @@ def describe(job):
 def require(condition, text, result):
     if not condition:
         raise Failure(f"{text}\n{describe(result)}")
+
+
+def require_met(condition, text, result):
+    """Requires that something came in time. A job that is to be judged was judged before."""
+    if not condition:
+        raise Missed(f"{text}\n{describe(result)}")
+
+
+def require_killed(result, ranks):
+    """Requires that these ranks were killed from outside, in this order."""
+    require_met(result.killed == ranks, f"ranks {result.killed} were killed instead of {ranks}", result)
 
 
 def returns_by_kind(result):

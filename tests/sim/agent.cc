@@ -36,6 +36,7 @@ void Agent::begin(engine::Simulation& simulation) {
   put_off_.clear();
   why_.clear();
   back_as_ = 0;
+  times_back_ = 0;
   all_over_said_ = lost_ = asked_ = false;
   for (std::uint32_t r = 0; r < options_.ranks(); ++r) queue_.push_back(Spawn{r});
 }

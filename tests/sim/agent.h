@@ -51,6 +51,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
 
   // Whether a rank could not be restarted because its image had been killed.
   bool lost() const { return lost_; }
+  std::uint64_t times_back() const { return times_back_; }
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -203,6 +204,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   bool ringing_ = false;
   bool seen_ = false;                           // other processes can see the last action
   std::vector<launcher::AgentAction> put_off_;  // kRespawnBeforeBreak: until the welcome
+  std::uint64_t times_back_ = 0;                // all ranks went back so often
   std::uint32_t back_as_ = 0;                   // the incarnation that all ranks went back as
   std::string why_;                             // the reason for the stop of the job
   bool all_over_said_ = false;

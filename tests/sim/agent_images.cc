@@ -98,6 +98,7 @@ void Agent::act(std::uint32_t, const AgentAction::PutBack& a) {
   journal::put_back(base_, a.set, simulation_->options().broken);
   simulation_->note_agent(0, "all ranks go back");
   probes_.hit(Probe::kWentBack);
+  ++times_back_;
 }
 
 void Agent::act(std::uint32_t, const AgentAction::ReportBack& a) {

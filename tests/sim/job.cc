@@ -87,6 +87,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   ++runs_;
   watched_.assign(world_.ranks, Watched());
   first_at_ = {};
+  times_back_ = 0;
   private_.assign(world_.ranks, Private());
   launcher::RunOptions job;
   job.programs = {{.ranks = world_.ranks}};
@@ -367,7 +368,8 @@ void Job::on_woken(SimHost& host, std::uint32_t image) {
 }
 
 void Job::on_agent() {
-  fail_if(oracle_.words_after_agent());
+  const std::uint64_t back = agent_.times_back();
+  fail_if(oracle_.words_after_agent(std::exchange(times_back_, back) != back));
   look_at_decision(true);
 }
 

@@ -210,6 +210,7 @@ class Job : private engine::SimObserver {
   std::vector<std::unique_ptr<Mapping>> memory_;  // of each incarnation: arena, then buffers
   std::uint32_t processes_ = 0;
   std::vector<Watched> watched_;
+  std::uint64_t times_back_ = 0;  // Agent::times_back() when on_agent() was called last
   std::vector<Private> private_;
   std::vector<Watched> images_;  // the state of their processes
   std::array<Death, engine::kPoints> first_at_ = {};

@@ -65,6 +65,7 @@ struct RuleCase {
   const char* world;
   const char* says;          // a part of the failure's text
   std::uint64_t most = 150;  // deaths a seed
+  bool images_die = false;   // deaths of images, too
 };
 
 std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return out << c.name; }
@@ -145,7 +146,8 @@ const RuleCase kRules[] = {
     {"MismatchInTurn", Rule::kMismatchInTurn, "outstanding-unmatched", ""},
     {"MismatchNotRepeated", Rule::kMismatchNotRepeated, "outstanding-unmatched", ""},
     {"WaitsWhenNearlyFull", Rule::kWaitsWhenNearlyFull, "images-limit", "the journal is full", 1},
-    {"PastCheckpoint", Rule::kPastCheckpoint, "points-neither", "the same collective calls"},
+    {"PastCheckpoint", Rule::kPastCheckpoint, "points-neither", "the same collective calls", 20,
+     true},
     {"ResendRecognised", Rule::kResendRecognised, "two", "before it has repeated"},
 };
 
@@ -161,6 +163,7 @@ TEST_P(BrokenRule, IsNoticed) {
   sweep.set_broken(c.rule);
   for (std::uint64_t seed = 0; sweep.failure().empty() && seed < kSeeds; ++seed) {
     sweep.singles(seed, c.most);
+    if (c.images_die && sweep.failure().empty()) sweep.images(seed, 400);
     if (world.goes_back && sweep.failure().empty()) sweep.pairs(seed, 1000);
   }
   ASSERT_NE(sweep.failure(), "") << "nothing noticed";

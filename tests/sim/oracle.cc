@@ -270,7 +270,11 @@ const char* Oracle::words_after_turn(std::uint32_t rank) {
   return why != nullptr ? why : check_versions(rank);
 }
 
-const char* Oracle::words_after_agent() {
+const char* Oracle::words_after_agent(bool all_back) {
+  for (std::uint32_t r = 0; all_back && r < prepared_.size(); ++r) {
+    if (prepared(r) > prepared_[r]) return broken("I5: the versions of rank %u go ahead", r);
+    prepared_[r] = prepared(r);
+  }
   const std::uint32_t epoch = journal::header_of(base_)->epoch.load();
   if (epoch < epoch_) return broken("I5: the epoch goes back from %u to %u", epoch_, epoch);
   epoch_ = epoch;

@@ -119,7 +119,8 @@ class Oracle {
 
   // Called after a turn of `rank`.
   const char* words_after_turn(std::uint32_t rank);
-  const char* words_after_agent();
+  // all_back: all ranks have gone back, and with them the versions of their checkpoints.
+  const char* words_after_agent(bool all_back);
   // Called after the end. `complete`: no member disagreed, so everything that was sent was
   // received. `others`: the oracle of messages between two ranks.
   const char* end(bool complete, const MessageOracle& others);

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import MOMENTS, POINTS, Kill, Skip, require, scenario
+from harness import MOMENTS, POINTS, Kill, Skip, require, require_killed, scenario
 
 from .deaths import all_points
 
@@ -196,7 +196,7 @@ def checkpoint_replacement_from_outside(t, points):
                 job.kill(rank)
 
         result = survives(t, 3, program, points, interfere=interfere)
-        require(result.killed == [rank] * 3, "not killed three times", result)
+        require_killed(result, [rank] * 3)
 
 
 # ------------------------------------------------------------------------------------ MPI_Pcontrol

@@ -2,7 +2,7 @@
 
 import signal
 
-from harness import MOMENTS, Kill, check_deaths, require, scenario
+from harness import MOMENTS, Kill, check_deaths, require, require_killed, scenario
 
 RANDOM_OPERATIONS = 60
 MAX_RESTARTS = 4  # ftrun's default for each rank
@@ -129,7 +129,7 @@ def senders_that_wait(t, kinds):
             job.signal(1, signal.SIGCONT)
 
         result = t.recovers(n, *program, interfere=interfere, ordered=False)
-        require(result.killed == victims, "not all were killed", result)
+        require_killed(result, victims)
         for death in result.named("death"):
             waited += death["rank"] == 0 and death["position"]["inside"]
     require(waited > 0, "rank 0 never died while it waited", result)
@@ -221,7 +221,7 @@ def second_death_when(t, event):
         result = t.recovers(
             3, *program, kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))], interfere=interfere
         )
-        require(result.killed == [2], "rank 2 was not killed", result)
+        require_killed(result, [2])
 
 
 # ------------------------------------------------------------------------- the same rank dies again
@@ -304,7 +304,7 @@ def stopped_then_killed(t):
         job.kill(1)
 
     result = t.recovers(3, *program, interfere=interfere, ordered=False)
-    require(result.killed == [1], "rank 1 was not killed", result)
+    require_killed(result, [1])
 
 
 @scenario()
@@ -323,7 +323,7 @@ def stopped_all_but_one_killed(t):
             job.signal(rank, signal.SIGCONT)
 
     result = t.recovers(3, "steps", "count=200", "pause_us=1000", interfere=interfere)
-    require(result.killed == [2], "rank 2 was not killed", result)
+    require_killed(result, [2])
 
 
 @scenario()

@@ -2,7 +2,7 @@
 
 import re
 
-from harness import Kill, check_deaths, check_returns, require, scenario
+from harness import Kill, check_deaths, check_returns, require, require_met, scenario
 
 
 def returns(result, rank):
@@ -82,7 +82,8 @@ def recovery_from_a_snapshot(t):
     require(event["from"].startswith("the snapshot "), f"{event}", result)
     require(event["kind"] == "snapshot", f"{event}", result)
     require("rejoin: 1 death, 1 restart (1 from a snapshot), " in result.err, "not counted", result)
-    require(0 < event["replayed_ops"] < 559, f"{event}", result)
+    require_met(event["replayed_ops"] > 0, "the snapshot was made just before the death", result)
+    require(event["replayed_ops"] < 559, f"{event}", result)
     # The clock may show no time for a few operations.
     require(event["replay_ms"] > 0 or event["replayed_ops"] < 20, f"{event}", result)
 

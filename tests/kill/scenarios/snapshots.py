@@ -379,18 +379,24 @@ def snapshots_refused(t, how):
         require(len(reasons) == 1, "said for each rank", result)
 
 
-@scenario()
+@scenario(limit_s=300, labels=["alone"])
 def snapshots_price(t):
     """A snapshot period that costs much time is used as given, and one line reports the cost."""
-    dear = ("frozen", "messages", "steps=400", "pause_us=10000", "resident=64", "dirty=16384")
-    said = {}
-    for period in ("0.002", "5"):
-        result = t.run(2, *dear, flags=["--snapshots", period])
-        require(result.code == 0, f"exit code {result.code}", result)
-        said[period] = [line for line in messages(result) if "its snapshots take" in line]
-    require(len(said["0.002"]) == 1, "not one line", result)
-    require("every 2.0 ms" in said["0.002"][0], said["0.002"][0], result)
-    require(not said["5"], "said of one that is cheap", result)
+    dear = ("frozen", "messages", "resident=64", "dirty=16384")
+    told = "its snapshots take"
+
+    def until_told(job):
+        job.until(lambda: told in job.err(), "it told the cost")
+        job.run_for(1)
+        job.process.terminate()
+
+    result = t.run(2, *dear, "steps=900", flags=["--snapshots", "0.002"], interfere=until_told, limit_s=200)
+    said = [line for line in messages(result) if told in line]
+    require(len(said) == 1 and "every 2.0 ms" in said[0], f"said {said}", result)
+    # Longer than the time after which the cost is told.
+    result = t.run(2, *dear, "steps=250", "pause_us=10000", flags=["--snapshots", "5"], limit_s=200)
+    require(result.code == 0 and result.took_s > 2.5, f"it ended with {result.code} after {result.took_s} s", result)
+    require(told not in result.err, "said of one that is cheap", result)
 
 
 @scenario(how=list(REFUSALS))
