@@ -478,22 +478,23 @@ std::optional<Error> give_input_again(const Run& run, const HostPlan& plan) {
 }
 
 // Runs the job until no process of it is left. Returns its exit code; nothing: it begins again.
-std::optional<int> run_once(Run& run, HostPlan& plan) {
+// Errors: why no process of it was started.
+Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   Loop loop(run.begun_ns);
   Lifeline lifeline;
   SpawnSettings settings = run.settings;
   settings.lifeline = lifeline.path();
   auto guardian = std::make_unique<Guardian>(plan.socket, lifeline);
   auto listener = listen_at(plan.socket);
-  if (!listener.ok()) return fail(listener.error());
+  if (!listener.ok()) return listener.error();
   Directory directory;
-  if (const auto error = open_directory(plan, lifeline, directory)) return fail(*error);
+  if (const auto error = open_directory(plan, lifeline, directory)) return *error;
   guardian->remove_parts_on_death(run.options.checkpoint_directory);
-  if (const auto error = give_input_again(run, plan)) return fail(*error);
+  if (const auto error = give_input_again(run, plan)) return *error;
   auto segment = make_segment(plan, run.processors);
-  if (!segment.ok()) return fail(segment.error());
+  if (!segment.ok()) return segment.error();
   if (const auto error = begin(plan, directory, segment.value())) {
-    return fail(*error);
+    return *error;
   }
   directory.version.reset();  // its models were copied to the segment
 
@@ -501,11 +502,11 @@ std::optional<int> run_once(Run& run, HostPlan& plan) {
   if (!run.options.output.directory.empty()) {
     const auto error =
         RankFiles::prepare(run.options.output.directory, plan.ranks, run.options.resume);
-    if (error) return fail(*error);
+    if (error) return *error;
   }
   if (!run.events) {
     auto events = open_events(run.options.events_path);
-    if (!events.ok()) return fail(events.error());
+    if (!events.ok()) return events.error();
     run.events = std::move(events.value());
   }
 
@@ -527,12 +528,31 @@ std::optional<int> run_once(Run& run, HostPlan& plan) {
     supervisor->idle();
   });
   const int code = supervisor->finish();
-  if (!supervisor->begins_again()) return code;
+  if (!supervisor->begins_again()) return std::optional(code);
   run.beginning = *supervisor->begins_again();
   run.events = supervisor->take_events();
   run.has_read_input |= supervisor->has_read_input();
   run.options.kills = agent->unfired_kills();
-  return {};
+  return std::optional<int>();
+}
+
+// If the job was to begin again, the error is the end of its events.
+int fail_to_begin(Run& run, const Error& error) {
+  const int code = fail(error);
+  if (!run.events) return code;
+  const std::uint64_t lasted_ns = monotonic_ns() - run.begun_ns;
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const double begun_s = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 -
+                         static_cast<double>(lasted_ns) / 1e9;
+  CallSites sites("");
+  EventLog log(std::move(*run.events), begun_s, sites);
+  Record end{.event = "end", .at_ns = lasted_ns};
+  end.code = code;
+  log.add(end);
+  log.finish(-1, [] { return false; });
+  fputs(log.take_lines().c_str(), stdout);
+  return code;
 }
 
 // Finds out from where the job begins again.
@@ -566,9 +586,11 @@ int run_job(RunOptions options) {
   run.settings = prepare_process(plan.value().ranks);
   if (const auto error = check_descriptors(plan.value().ranks)) return fail(*error);
   for (;;) {
-    if (const auto code = run_once(run, plan.value())) return *code;
+    const auto code = run_once(run, plan.value());
+    if (!code.ok()) return fail_to_begin(run, code.error());
+    if (code.value()) return *code.value();
     plan = plan_again(run.options);
-    if (!plan.ok()) return fail(plan.error());
+    if (!plan.ok()) return fail_to_begin(run, plan.error());
   }
 }
 

@@ -131,3 +131,21 @@ def begins_again(t, from_what):
         summary = result.named("summary")[0]
         require(summary["beginnings"] == 2, f"{summary}", result)
         require(summary["deaths"] == 2, f"{summary}", result)
+
+
+@scenario()
+def begins_again_impossible(t):
+    """What was read from a pipe cannot be read again: one line says so, and the events have an end."""
+    command = ("frozen", "input", "steps=600", "pause_us=3000")
+
+    def interfere(job):
+        job.until_output("rank 0, step 20")
+        lose(job, 1)
+
+    given = ["bash", "-c", 'exec "$@" < <(seq 1000000)', "bash"]
+    flags = [*EVERY_50_MS, "--begin-again"]
+    result = t.run(2, *command, flags=flags, prefix=given, interfere=interfere)
+    require(result.code == 1, f"exit code {result.code}", result)
+    said = [line for line in messages(result) if "read standard input, which can be read only once" in line]
+    require(len(said) == 1, "it does not say why", result)
+    require(result.events[-1]["event"] == "end" and result.events[-1]["code"] == 1, "no end", result)
