@@ -61,6 +61,7 @@ void Agent::turn() {
       decide();
     } else if (core_.all_over() && !std::exchange(all_over_said_, true)) {
       happened(0, Event::AllOver{0, {}});
+      push_front(core_.end_images());
     } else if (std::exchange(asked_, false)) {
       push_front(core_.want_snapshots(launcher::SnapshotRound::kTogether));
       if (actions_.empty()) break;

@@ -58,6 +58,7 @@ await output 0
 > 22 output-ended 0
 drain 0
 report 0 ended by exit code 0 at 21
+> 23 end-images 0
 end image of 0, pid 20
 )");
 }
@@ -230,18 +231,44 @@ wake image 1 of 1
 )");
 }
 
-// A rank that has ended makes no image any more. The other one is protected by single images.
-TEST(AgentImages, ASetIsKeptOneByOneWhenARankLeavesFinalize) {
+// A rank that has left MPI_Finalize makes no image any more. The former set stays, also when the
+// rank has ended, and both ranks can go back to it.
+TEST(AgentImages, ASetIsGivenUpWhenARankLeavesFinalize) {
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 finalized 0
-keep image 2 of 1, pid 23
-end image of 1, pid 21
+end image of 1, pid 23
 > 10 child-ended 0 exit=0
 await output 0
 > 11 want 0
-want image 3 of 1
 > 12 image 1 pid=24 conn=10 image=3 inc=0
-keep image 3 of 1, pid 24
-end image of 1, pid 23
+refuse 1 on 10: this image comes too late
+> 13 output-ended 0
+drain 0
+report 0 ended by exit code 0 at 10
+> 14 roll-back 0 inc=1
+kill tree 1
+> 15 tree-gone 1
+drain 1
+put back set 1
+ring all
+report all ranks back at set 1
+admit 0
+admit 1
+wake image 1 of 0
+wake image 1 of 1
+)");
+}
+
+// If there is no former set, the other rank is protected by its image alone.
+TEST(AgentImages, WithoutAFormerSetImagesAreKeptWhenARankLeavesFinalize) {
+  expect_transcript(2, false, kTwoRun + R"(> 4 want 0
+want set 1
+want image 1 of 0
+want image 1 of 1
+> 5 image 1 pid=21 conn=8 image=1 inc=0
+> 6 finalized 0
+keep image 1 of 1, pid 21
+> 7 want 0
+want image 2 of 1
 )");
 }
 

@@ -163,6 +163,7 @@ void Agent::idle() {
   outputs_.show_withheld();
   if (all_over_ || !core_.all_over()) return;
   all_over_ = true;
+  carry_out(core_.end_images());
   outputs_.finish(!stopping_);
   protection_.stop();
   report_unfired();

@@ -86,7 +86,8 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
   Rank& r = ranks_.at(rank);
   r.finalized = true;
   // It makes no image any more.
-  if (r.in_flight && is_pending_set(r.wanted)) keep_one_by_one();
+  if (!r.in_flight || !is_pending_set(r.wanted)) return;
+  has_set() ? give_up_set() : keep_one_by_one();
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::TreeGone&) {
@@ -358,7 +359,7 @@ std::vector<AgentAction> AgentCore::want_snapshots(SnapshotRound round) {
   if (pending_set_ != 0) return {};
   const bool waits = !truncates && has_set() && holds(ImageRule::kSetStays);
   for (const auto& [i, r] : ranks_) {
-    if (waits && is_away(i)) return {};
+    if (waits && (is_away(i) || r.finalized)) return {};
   }
   std::uint64_t number = 0;
   bool all = !truncates;
@@ -487,7 +488,10 @@ void AgentCore::report(std::uint32_t rank) {
   if (back_as_ != 0) return put_back_if_all_ended();
   // A rank whose end was ordered has ended now.
   act(rank, Do::ReportEnded{r.cause, r.ended_at_ns != 0 ? r.ended_at_ns : now_ns_});
-  if (well && holds(ImageRule::kEndWithRank)) end_image(rank);
+  // While there is a set, all ranks may go back to it, those that have ended well, too.
+  if (well && holds(ImageRule::kEndWithRank) && !(has_set() && holds(ImageRule::kStaysForSet))) {
+    end_image(rank);
+  }
 }
 
 std::vector<AgentAction> AgentCore::spawn(std::uint32_t rank) {

@@ -67,7 +67,8 @@ enum class ImageRule : std::uint8_t {
   kAskAgain,           // another one is asked for soon
   kEndedUnregistered,  // an image that ended before it registered is not awaited any more
   kNoneOfFinalized,    // none is requested of a rank that has called MPI_Finalize
-  kEndWithRank,        // an image ends when its rank has ended well
+  kEndWithRank,        // an image ends when its rank has ended well,
+  kStaysForSet,        // unless all ranks may still go back to the set that it belongs to
   kEndWithJob,         // and when the job is stopped
   kKeepTogether,       // the images of a set are kept when the last one has registered
   kGiveUpAtDeath,      // and none of them if a rank has died meanwhile

@@ -506,6 +506,7 @@ void SupervisorCore::on(const Event::RolledBack& e) {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) catching_up_.is_back(i);
   losses_.rolled_back(now_ns_, e.age_ns);
   journal_full_ = false;
+  exit_code_ = 0;  // of ranks that had ended
   Record& line = record_job("rollback");
   line.text = why;
   line.set = e.set;

@@ -4,10 +4,11 @@ import os
 import re
 import signal
 
-from harness import require, scenario
+from harness import Kill, require, require_met, scenario
 from processes import images
 from scenarios.endings import messages
 from scenarios.hybrid import at_random_with_images, openmp
+from scenarios.snapshots import require_same
 from scenarios.written_images import place
 
 EVERY_50_MS = ["--snapshots", "0.05", "--max-restarts", "100000"]
@@ -131,6 +132,28 @@ def begins_again(t, from_what):
         summary = result.named("summary")[0]
         require(summary["beginnings"] == 2, f"{summary}", result)
         require(summary["deaths"] == 2, f"{summary}", result)
+
+
+@scenario(moment=["inside", "after"], program=["drift", "thread_ring"])
+def back_after_the_end(t, moment, program):
+    """A rank dies in MPI_Finalize, or behind it: ranks that have ended well already go back, too."""
+    command = {"drift": ("drift", "how=values", "steps=400", "pause_us=500"), "thread_ring": ("thread_ring", "20000", "2")}
+    for _ in range(20 if t.long else 3):
+        result = t.run(3, *command[program], kills=[Kill(1, "finalize", moment)], flags=EVERY_50_MS)
+        if program == "drift":
+            judge(result, 3, 400)
+        else:
+            require(result.code == 0, f"exit code {result.code}", result)
+            require_same(result, t.undisturbed(3, *command[program]), 3)
+        if program == "thread_ring" and not result.named("rollback"):
+            continue  # its image was made when its other threads had ended
+        require(len(result.named("rollback")) == 1, "the ranks did not go back once", result)
+        back = result.events.index(result.named("rollback")[0])
+        ended = [event["rank"] for event in result.events[:back] if event["event"] == "exit"]
+        if ended:
+            require(len(result.named("exit", ended[0])) == 2, "a rank that had ended did not go on", result)
+            return
+    require_met(False, "no rank had ended before", result)
 
 
 @scenario()
