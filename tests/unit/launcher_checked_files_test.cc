@@ -12,6 +12,7 @@
 #include "launcher/agent/checked_files.h"
 #include "launcher/agent/compressed_files.h"
 #include "launcher/agent/image_sets.h"
+#include "launcher/base/grammar.h"
 #include "launcher/program/build.h"
 #include "process_image/written_image.h"
 
@@ -164,6 +165,22 @@ TEST_F(ImageSetWriting, ASetIsWrittenAndFoundAgain) {
   EXPECT_EQ(found.value().number, 1u);
   EXPECT_EQ(found.value().input().value(), "rest of the input");
   EXPECT_FALSE(std::filesystem::exists(path("images-1.rejoin.part")));
+}
+
+// The images contain Rejoin's library, so an older set cannot be gone on from by a newer one.
+TEST_F(ImageSetWriting, ASetOfAnotherFormatIsRefusedByName) {
+  EXPECT_EQ(written(0), "");
+  const std::string list = path("images-1.rejoin/set");
+  std::string json = read_small_file(list).substr(17);
+  const std::string format = "\"format\": 3";
+  ASSERT_NE(json.find(format), std::string::npos);
+  json.replace(json.find(format), format.size(), "\"format\": 2");
+  write("images-1.rejoin/set", hex_text(checksum_of(json).sum) + "\n" + json);
+  std::vector<std::string> notices;
+  EXPECT_FALSE(
+      newest_image_set(directory_, test::checkpoint_owner(kRanks), directory_, notices).ok());
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("was written by another version of Rejoin"), std::string::npos);
 }
 
 TEST_F(ImageSetWriting, ACompressedSetHasThePlainContents) {
