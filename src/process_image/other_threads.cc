@@ -92,9 +92,10 @@ using journal::system_call;
 
 constexpr int kSignal = 33;  // glibc's SIGSETXID
 constexpr std::uint64_t kPatience_ns = 500'000'000;
-// A stop that failed is not tried again for so many times as long as it took: less if the threads
-// only wait for a processor, because the next one may go well then.
-constexpr std::uint64_t kShareOfTime = 100, kShareOnBusyMachine = 10;
+// A stop that failed is not tried again for so many times as long as it took. If the threads only
+// wait for a processor, the next one may go well: it is tried sooner, at first.
+constexpr std::uint64_t kShareOfTime = 100, kShareOnBusyMachine = 20;
+constexpr unsigned kMostOnBusyMachine = 4;
 constexpr int kMostThreads = 4096;
 constexpr std::size_t kMaskBytes = 8;
 constexpr unsigned kRseqBytes = 32;
@@ -429,6 +430,7 @@ bool OtherThreads::stop(char* why, std::size_t size) {
   if (directory >= 0) call(SYS_close, directory);
   stop_ns_ = now_ns() - begin;
   if (!stopped) return false;
+  slow_stops_ = 0;
   if (look_for_obstacles(why, size)) {
     release();
     return false;
@@ -456,15 +458,17 @@ bool OtherThreads::list_and_stop(int directory, char* why, std::size_t size) {
     while (!all_have_stopped()) {
       const std::uint64_t waited = now_ns() - begin;
       if (waited <= kPatience_ns) continue;
-      is_busy_machine_ = !name_slow_thread(why, size);
-      not_before_ns_ = now_ns() + (is_busy_machine_ ? kShareOnBusyMachine : kShareOfTime) * waited;
+      is_busy_machine_ = !name_slow_thread(why, size, ++slow_stops_ > kMostOnBusyMachine);
+      not_before_ns_ =
+          now_ns() + waited * (is_busy_machine_ ? slow_stops_ * kShareOnBusyMachine : kShareOfTime);
       return false;
     }
   }
 }
 
 // Returns false, with an empty `why`, if all threads that have not stopped wait for a processor.
-bool OtherThreads::name_slow_thread(char* why, std::size_t size) const {
+// also_ready: names one of these, too.
+bool OtherThreads::name_slow_thread(char* why, std::size_t size, bool also_ready) const {
   why[0] = '\0';
   for (int i = 0; i < table_->count.load(); ++i) {
     if (table_->threads[i].phase() != kSignalled) continue;
@@ -477,7 +481,8 @@ bool OtherThreads::name_slow_thread(char* why, std::size_t size) const {
     call(SYS_close, file);
     const char* name = strchr(text, '(');
     const char* end = strrchr(text, ')');
-    if (name == nullptr || end == nullptr || strncmp(end, ") R", 3) == 0) continue;
+    if (name == nullptr || end == nullptr) continue;
+    if (strncmp(end, ") R", 3) == 0 && !also_ready) continue;
     snprintf(why, size, "has a thread (%.*s) that did not stop within half a second",
              static_cast<int>(end - name - 1), name + 1);
     return true;

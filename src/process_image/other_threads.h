@@ -73,7 +73,7 @@ class OtherThreads {
   bool list_and_stop(int directory, char* why, std::size_t size);
   bool signal_new_ones(int directory, int* signalled, char* why, std::size_t size);
   bool all_have_stopped();
-  bool name_slow_thread(char* why, std::size_t size) const;
+  bool name_slow_thread(char* why, std::size_t size, bool also_ready) const;
   bool is_known(pid_t id) const;
   bool look_for_obstacles(char* why, std::size_t size) const;
   void give_up();
@@ -96,6 +96,7 @@ class OtherThreads {
   std::uint64_t stop_ns_ = 0;
   std::uint64_t not_before_ns_ = 0;         // after a thread did not stop in time
   bool is_busy_machine_ = false;            // because it waited for a processor
+  unsigned slow_stops_ = 0;                 // so often, one after the other
   std::atomic<std::uint32_t> stopped_{0};   // threads that wait in the handler; a futex
   std::atomic<std::uint32_t> released_{0};  // counts release(); a futex
   void (*rest_)(void*) = nullptr;

@@ -256,7 +256,7 @@ class Test:
         self.ftrun, self._programs = ftrun, programs
         self._directory = tempfile.mkdtemp(prefix="kill-test-")
         self.jobs = self.deaths = 0
-        # Of all jobs, as returns_by_kind(), rungs() and why_begun_again() count.
+        # They count all jobs, as returns_by_kind(), rungs() and why_begun_again() do.
         self.returns, self.rungs, self.why = (collections.Counter() for _ in range(3))
         self._undisturbed = {}
 
@@ -386,7 +386,7 @@ def counted(jobs, deaths, counts):
 
 
 class Totals:
-    """Of all scenarios that have run."""
+    """Counts all scenarios that have run."""
 
     def __init__(self):
         self.passed = self.failed = self.skipped = self.jobs = self.deaths = 0

@@ -148,12 +148,14 @@ TEST_F(Files, ACheckpointOfTheFormerFormat) {
                            "Rejoin; looking for an older one\n5");
 }
 
-// Files that were written by ftrun when their format was made. A newer Rejoin must read all of them,
-// or docs/checkpoints.md must no longer say so.
+// Files that were written by ftrun when their format was made. A newer Rejoin must read all of
+// them, or docs/checkpoints.md must no longer say so.
 TEST_F(Files, ACheckpointOfEachFormatThatIsRead) {
-  const CheckpointOwner owner = {"pcontrol", "build-id 08af9757325c64ac8e4265f7c40f06c851bf3a51", {"model", "versions=3"}, 2};
+  const CheckpointOwner owner = {
+      "pcontrol", "build-id 08af9757325c64ac8e4265f7c40f06c851bf3a51", {"model", "versions=3"}, 2};
   for (const char* format : {"2"}) {
-    const std::string kept = std::string("/tests/unit/files/checkpoint-format-") + format + ".rejoin";
+    const std::string kept =
+        std::string("/tests/unit/files/checkpoint-format-") + format + ".rejoin";
     std::filesystem::copy_file(REJOIN_SOURCE_DIR + kept, path("checkpoint-0000000003.rejoin"),
                                std::filesystem::copy_options::overwrite_existing);
     EXPECT_EQ(resumed(owner), "3");
