@@ -46,12 +46,14 @@ REJOIN_REAL(mkdtemp);
 REJOIN_REAL(getrandom);
 
 // Classes like this one log a change of the file system, if the file log is in use: before() is
-// called before the change, and after() when it has been tried, with whether it has succeeded. This
-// one logs nothing.
+// called before the change, and after() when it has been tried, with whether it has succeeded.
+// done() is called instead if a former process has made the change, and was killed then. This one
+// logs nothing.
 class NoLog {
  public:
   void before() {}
   void after(bool) {}
+  void done() {}
 };
 
 // Logs that `path` is removed.
@@ -87,6 +89,7 @@ class LoggedMaking : public NoLog {
   void after(bool made) {
     if (makes_) rejoin::libc_recording::log_made(dirfd_, path_, made);
   }
+  void done() { rejoin::libc_recording::log_made(dirfd_, path_, true); }
 
  private:
   bool makes_ = false;
@@ -134,6 +137,8 @@ int change(Event e, int dirfd, const char* watched, Really really, Settle settle
     if (logs) log.before();
     e.error = really() == 0 ? 0 : errno;
     if (logs) log.after(e.error == 0);
+  } else if (answer == Answer::kDone && rejoin_libc_logs_changes() != 0) {
+    log.done();
   }
   if (answer != Answer::kRecorded) rejoin::libc_recording::record(e);
   if (answer != Answer::kLive && e.error == 0) {

@@ -150,6 +150,7 @@ bool NewGhost::begin(int dirfd, const char* path) {
   errno = saved;
   if (bytes >= PATH_MAX) return false;
   rejoin_libc_note_aside(aside_);
+  if (rejoin_libc_logs_changes() != 0) log_making(AT_FDCWD, aside_);
   return true;
 }
 
@@ -234,6 +235,7 @@ bool Opening::begin() {
       if (makes_) log_making(dirfd_, path_);
       break;
     case Answer::kDone:
+      makes_ = rejoin_libc_logs_changes() != 0;
       make_again_in_place();
       break;
     case Answer::kRecorded:

@@ -466,6 +466,7 @@ void Observations::truncate(std::uint64_t keep_from) {
   bases_.size = static_cast<std::size_t>(std::copy(after - 1, end, bases_.items) - bases_.items);
   pad();
   writer_.show(journal::Step::kObserve);
+  marked_ = writer_.tail();
   head_.begin = begin;
   overwrite_before(begin);
 }

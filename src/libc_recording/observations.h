@@ -149,7 +149,7 @@ class Observations {
   std::uint32_t left_ = 0;
   std::uint64_t given_ = 0;
   Array<std::uint64_t> bases_;  // where the log's bases begin, ascending
-  std::uint64_t marked_ = 0;    // where the newest base ends
+  std::uint64_t marked_ = 0;    // where the log ended when the newest image was made
   Clock* clocks_;
 
   // The newest entry, for repeats: an event's first byte and size in the log, or a series.

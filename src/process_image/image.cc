@@ -10,6 +10,7 @@
 
 #include <utility>
 
+#include "libc_recording/file_log.h"
 #include "libc_recording/observations.h"
 #include "process_image/agent_messages.h"
 #include "process_image/lifeline.h"
@@ -36,6 +37,8 @@ void FrozenImage::prepare() {
 void FrozenImage::be() {
   sleep_until_woken();
   libc_recording::wake_observations();
+  // Before the rank is live: if it dies from there on, it is started again without this.
+  if (std::exchange(files_go_back_, false)) libc_recording::roll_back_files(cloner_.number());
   woken_();
   files_.write_on();
   written_.roll_back_files();
@@ -64,6 +67,7 @@ void FrozenImage::sleep_until_woken() {
     }
     const bool writes = m.type == MessageType::kWrite;
     if (!writes && m.type != MessageType::kWake) continue;
+    files_go_back_ = !writes && m.code != 0;
     const long clone = state_.clone_here(CLONE_PARENT);
     if (clone == 0 && writes) return be_written(given.fd[0], m.incarnation);
     if (clone == 0) return become_rank(m.incarnation, given.fd, "");

@@ -53,7 +53,8 @@ class FrozenImage {
   WrittenClone written_;
   std::uint32_t incarnation_ = 0;
   std::size_t segment_bytes_ = 0;
-  int agent_ = -1;  // the image's connection
+  int agent_ = -1;              // the image's connection
+  bool files_go_back_ = false;  // as it was woken the last time
 };
 
 }  // namespace rejoin::process_image

@@ -43,7 +43,8 @@
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of
 //   kWake         agent -> image become the rank's next incarnation; carries three descriptors for
-//                                standard input, output and error
+//                                standard input, output and error; code = 1: what was done to
+//                                files since the image did not happen
 //   kForked       image -> agent value = process id of the clone that does so; 0: it could not be
 //                                made, code = errno. incarnation = that of the kWake
 //   kWoken        clone -> agent the first datagram of its connection: asks to be the rank, as

@@ -293,7 +293,7 @@ class Host : private launcher::AgentDriver {
     images.waking = true;
     images.clone = take_pid();
     const int pipes[3] = {always_.get(), always_.get(), always_.get()};
-    connections_.wake(a.connection, rank, r.incarnation, pipes);
+    connections_.wake(a.connection, rank, r.incarnation, pipes, a.files_go_back);
   }
   void act(std::uint32_t rank, const AgentAction::Adopt& a) override {
     REQUIRE(!ranks_[rank].tree && std::exchange(images_[rank].waking, false));

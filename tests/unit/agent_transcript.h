@@ -62,7 +62,8 @@ class ActionText : public AgentDriver {
   }
   void act(std::uint32_t, const A::AskImages&) override { line("ask for images"); }
   void act(std::uint32_t r, const A::Wake& a) override {
-    line("wake image " + std::to_string(a.number) + " of", r);
+    line("wake image " + std::to_string(a.number) + " of", r,
+         a.files_go_back ? ", with its files" : "");
   }
   void act(std::uint32_t r, const A::Restore& a) override {
     line("restore", r, " from image " + std::to_string(a.number));

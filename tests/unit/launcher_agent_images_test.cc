@@ -253,8 +253,8 @@ ring all
 report all ranks back at set 1
 admit 0
 admit 1
-wake image 1 of 0
-wake image 1 of 1
+wake image 1 of 0, with its files
+wake image 1 of 1, with its files
 )");
 }
 
@@ -360,8 +360,8 @@ ring all
 report all ranks back at set 1
 admit 0
 admit 1
-wake image 1 of 0
-wake image 1 of 1
+wake image 1 of 0, with its files
+wake image 1 of 1, with its files
 > 11 forked 0 pid=30 inc=5
 adopt 0, pid 30
 > 12 woken 0 pid=30 conn=9 inc=5
@@ -391,16 +391,16 @@ ring all
 report all ranks back at set 1
 admit 0
 admit 1
-wake image 1 of 0
-wake image 1 of 1
+wake image 1 of 0, with its files
+wake image 1 of 1, with its files
 > 13 roll-back 0 inc=2
 put back set 1
 ring all
 report all ranks back at set 1
 admit 0
 admit 1
-wake image 1 of 0
-wake image 1 of 1
+wake image 1 of 0, with its files
+wake image 1 of 1, with its files
 > 14 forked 0 pid=30 inc=1
 > 15 woken 1 pid=31 conn=11 inc=1
 refuse 1 on 11: this rank has gone on without it

@@ -3,12 +3,14 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "journal/put_back.h"
+#include "launcher/agent/file_changes.h"
 #include "launcher/base/grammar.h"
 
 namespace rejoin::launcher {
@@ -151,6 +153,30 @@ void Agent::act(std::uint32_t, const Do::PutBack& a) {
   put_back_age_ns_ = segment_.age_of_set_ns(a.set);
   journal::put_back(segment_.base(), a.set);
   for (const std::uint32_t rank : plan_.local) outputs_.make_void(rank, a.set | wire::kMarkOfImage);
+  put_files_back(a.set);
+}
+
+// Restores names of files as they were at the set. The ranks restore the lengths of files that they
+// have appended to since.
+void Agent::put_files_back(std::uint64_t set) {
+  if (plan_.file_logs.empty()) return;
+  std::vector<std::uint64_t> observations;
+  for (const std::uint32_t r : plan_.local) {
+    observations.push_back(journal::region_of(segment_.base(), r)->observations.tail.load());
+  }
+  const auto changes = FileChanges::read_since(set, plan_.file_logs, observations);
+  if (!changes.ok()) return reporter_.tell(changes.error().text);
+  if (const auto lost = changes.value().lost(); !lost.empty()) {
+    const std::size_t others = lost.size() - 1;
+    reporter_.tell(
+        one_line(lost.front()) +
+        (others == 0 ? " was" : " and " + std::to_string(others) + " more were") +
+        " removed or replaced after the snapshots to which all ranks go back, and cannot "
+        "be restored (docs/snapshots.md)");
+  }
+  std::vector<std::string> notices;
+  if (const auto error = changes.value().undo(notices)) notices.push_back(error->text);
+  for (const std::string& notice : notices) reporter_.tell(notice);
 }
 
 void Agent::act(std::uint32_t, const Do::ReportBack& a) {
@@ -196,6 +222,8 @@ void Agent::finish() {
   Report finished;
   checkpoints_.finish();
   written_sets_.finish();
+  std::error_code error;
+  if (!plan_.writes_sets) std::filesystem::remove_all(plan_.file_logs, error);
   if (plan_.options.keep) keep_journal(*finished.mutable_finished());
   positions_.finish();
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
@@ -248,6 +276,9 @@ void Agent::act(std::uint32_t rank, const Do::Keep& a) {
   snapshots_.keep(rank, a);
   protection_.image_kept(rank);
   written_sets_.remove_superseded();
+  if (!plan_.writes_sets && core_.set() == a.number && rank == plan_.local.back()) {
+    remove_file_logs(plan_.file_logs, std::vector(plan_.ranks, a.number));
+  }
   segment_.give_notice();
 }
 

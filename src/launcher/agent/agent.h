@@ -52,6 +52,7 @@ class Agent : private AgentDriver {
   void start_ranks_from(std::size_t i);
   void stop();
   void roll_back(std::uint32_t incarnation);
+  void put_files_back(std::uint64_t set);
   void finish();
   void keep_journal(Report::Finished& finished);
 

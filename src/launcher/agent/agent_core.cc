@@ -76,6 +76,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Initialized&) {
 // Until the next set all ranks would go back to the present one.
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Live&) {
   ranks_.at(rank).live = true;
+  ranks_.at(rank).files_go_back = false;
   for (const auto& [i, r] : ranks_) {
     if (is_away(i)) return;
   }
@@ -254,6 +255,7 @@ void AgentCore::put_back_if_all_ended() {
   act(local_.front(), Do::ReportBack{set_});
   for (auto& [i, r] : ranks_) {
     r.incarnation = incarnation;
+    r.files_go_back = true;
     r.wanted = std::max(r.wanted, set_);
     act(i, Do::Admit{});
   }
@@ -288,7 +290,7 @@ void AgentCore::start_again(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.image.pid != 0) {
     enter(r, State::kWaking);
-    act(rank, Do::Wake{r.image.number, r.image.pid, r.image.connection});
+    act(rank, Do::Wake{r.image.number, r.image.pid, r.image.connection, r.files_go_back});
   } else if (r.written != 0 && (r.kept == r.written || !holds(RestoreRule::kIfKept))) {
     enter(r, State::kRestoring);
     act(rank, Do::Restore{r.written});

@@ -200,10 +200,11 @@ class AgentCore {
     Image image;
     Image pending;  // of the set that is not complete yet
     Wrapper wrapper;
-    std::uint64_t kept = 0;     // number of the newest kept image; 0: none, it restarts from main
-    std::uint64_t written = 0;  // number of the newest that can be restored
-    std::uint64_t wanted = 0;   // number of the newest that was requested
-    bool in_flight = false;     // `wanted` may still register
+    std::uint64_t kept = 0;      // number of the newest kept image; 0: none, it restarts from main
+    std::uint64_t written = 0;   // number of the newest that can be restored
+    std::uint64_t wanted = 0;    // number of the newest that was requested
+    bool in_flight = false;      // `wanted` may still register
+    bool files_go_back = false;  // since all ranks have gone back, no incarnation was live
     std::string why_lost;
     Cause wrapper_killed = {};  // by a signal, while the rank went on
   };

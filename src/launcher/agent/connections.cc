@@ -130,8 +130,9 @@ void Connections::release(int connection, std::uint32_t rank, int code) {
 }
 
 void Connections::wake(int connection, std::uint32_t rank, std::uint32_t incarnation,
-                       const int pipes[3]) {
-  send(connection, MessageType::kWake, rank, incarnation, {}, {3, {pipes[0], pipes[1], pipes[2]}});
+                       const int pipes[3], bool files_go_back) {
+  const wire::Descriptors given = {3, {pipes[0], pipes[1], pipes[2]}};
+  send(connection, MessageType::kWake, rank, incarnation, {}, given, files_go_back ? 1 : 0);
 }
 
 void Connections::write(int connection, std::uint32_t rank, std::uint32_t set, int file) {

@@ -38,8 +38,9 @@ class Connections {
   // Hands over the segment. Returns the process behind the connection; nothing: it has closed.
   std::optional<Caller> welcome(int connection, std::uint32_t rank, std::uint32_t incarnation,
                                 int segment, const std::string& text = {});
-  // Asks an image to clone itself.
-  void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3]);
+  // Asks an image to clone itself. files_go_back: as in AgentAction::Wake.
+  void wake(int connection, std::uint32_t rank, std::uint32_t incarnation, const int pipes[3],
+            bool files_go_back);
   // Asks an image to write itself to `file`.
   void write(int connection, std::uint32_t rank, std::uint32_t set, int file);
   // Makes a process its rank's keeper, and notifies it: its connection outlives the rank's process.

@@ -144,11 +144,13 @@ struct AgentAction {
     int connection;
   };
   struct AskImages {};  // the kept image has died: make the next round come soon
-  // The image is to clone itself as the admitted incarnation.
+  // The image is to clone itself as the admitted incarnation. files_go_back: what the rank has done
+  // to files since did not happen, because all ranks have gone back.
   struct Wake {
     std::uint64_t number;
     std::int64_t pid;
     int connection;
+    bool files_go_back;
   };
   // Start the rank's next incarnation from its written image.
   struct Restore {

@@ -51,22 +51,39 @@ std::vector<std::uint64_t> images_with_logs(const std::string& directory, std::u
 
 Result<FileChanges> FileChanges::read(const ImageSet& set, const std::string& directory,
                                       const std::vector<std::uint64_t>& observations) {
-  FileChanges all;
-  std::vector<Rank> of_ranks(set.images.size());
+  std::vector<std::uint64_t> images;
   for (std::uint32_t r = 0; r < set.images.size(); ++r) {
-    const std::uint64_t since = set.images[r].number;
+    images.push_back(set.images[r].number);
     const Checksum& at_cut = set.file_logs[r];
-    const std::string first = file_log_in(directory, r, since);
+    const std::string first = file_log_in(directory, r, images[r]);
     const Checksum now = checksum_of_file_log(first, at_cut.bytes);
     if (now != at_cut) {
       return damaged(first, now.bytes < at_cut.bytes ? "is cut off or gone"
                                                      : "is damaged or that of another set");
     }
-    for (const std::uint64_t image : images_with_logs(directory, r, since)) {
+  }
+  auto all = read_all(images, directory, observations);
+  if (!all.ok()) return all;
+  if (const auto error = all.value().check()) return *error;
+  return all;
+}
+
+Result<FileChanges> FileChanges::read_since(std::uint64_t image, const std::string& directory,
+                                            const std::vector<std::uint64_t>& observations) {
+  return read_all(std::vector(observations.size(), image), directory, observations);
+}
+
+Result<FileChanges> FileChanges::read_all(const std::vector<std::uint64_t>& images,
+                                          const std::string& directory,
+                                          const std::vector<std::uint64_t>& observations) {
+  FileChanges all;
+  std::vector<Rank> of_ranks(images.size());
+  for (std::uint32_t r = 0; r < images.size(); ++r) {
+    for (const std::uint64_t image : images_with_logs(directory, r, images[r])) {
       const auto error = all.read_log(directory, r, image, observations[r], of_ranks[r]);
       if (error) return *error;
     }
-    all.complete(of_ranks[r], observations[r], since);
+    all.complete(of_ranks[r], observations[r], images[r]);
   }
   // Merges the ranks' changes, the newest first. The changes of one rank stay in their order, even
   // if its clock was set back.
@@ -82,7 +99,6 @@ Result<FileChanges> FileChanges::read(const ImageSet& set, const std::string& di
     all.changes_.push_back(std::move(newest->back()));
     newest->pop_back();
   }
-  if (const auto error = all.check()) return *error;
   return all;
 }
 
@@ -147,17 +163,22 @@ void FileChanges::complete(Rank& of, std::uint64_t observations, std::uint64_t i
     const std::size_t size = wire::put_file_entry(head, path.c_str(), "", "", bytes);
     return Addition{log, std::string(bytes, size)};
   };
-  // The rank was killed before it logged the file that it had made: it is the file that is there
-  // now. That is logged before anything is undone, because after an interruption another file may
-  // be there.
-  if (!of.changes.empty() && of.changes.back().head.change == FileChange::kMaking) {
-    Change made = of.changes.back();
-    made.head.change = FileChange::kMade;
-    made.head.file = look(made.path).file.file;  // 0: there is nothing
-    made.head.order = ++of.newest_order;
-    before_.push_back(add(made.log, made.head, made.path));
-    of.changes.push_back(std::move(made));
+  // A process of the rank was killed before it logged the file that it had made, and none of its
+  // successors has come that far: it is the file that is there now. That is logged before anything
+  // is undone, because after an interruption another file may be there.
+  std::set<std::string> logged;
+  std::vector<Change> made;
+  for (std::size_t i = of.changes.size(); i-- > 0;) {
+    const Change& c = of.changes[i];
+    if (c.head.change == FileChange::kMade) logged.insert(c.path);
+    if (c.head.change != FileChange::kMaking || logged.contains(c.path)) continue;
+    made.push_back(c);
+    made.back().head.change = FileChange::kMade;
+    made.back().head.file = look(c.path).file.file;  // 0: there is nothing
+    made.back().head.order = ++of.newest_order;
+    before_.push_back(add(c.log, made.back().head, c.path));
   }
+  for (Change& c : made) of.changes.push_back(std::move(c));
   for (std::size_t i = of.changes.size(); i-- > 0;) {
     wire::FileEntryHead put_back = {};
     put_back.change = FileChange::kPutBack;
@@ -173,9 +194,10 @@ void FileChanges::complete(Rank& of, std::uint64_t observations, std::uint64_t i
   for (const std::string& log : of.logs) behind_.push_back(add(log, undone, ""));
 }
 
-// Checks that every file that is gone can be put back: it still has another name, or it was made
-// after the cut as well.
-std::optional<Error> FileChanges::check() const {
+// Calls f(change, name) for every file that is gone and cannot be put back. It can if it still has
+// another name, or was made after the cut as well.
+template <class F>
+void FileChanges::each_lost(F&& f) const {
   std::set<std::uint32_t> made;
   for (const Change& c : changes_) {
     if (c.head.change == FileChange::kMade) made.insert(c.head.file);
@@ -189,16 +211,31 @@ std::optional<Error> FileChanges::check() const {
     const std::uint32_t gone = removed ? c.head.file : c.head.other_file;
     const bool was_directory = replaced && c.head.flags != 0;
     if (made.contains(gone) || look(name).file.file == gone || was_directory) continue;
-    if (!c.kept.empty() && look(c.kept).file.file == gone) continue;
-    return Error{"--resume: " + name + " was " + (removed ? "removed" : "replaced") +
-                 " after the set of images was written, and there is no hard link to it" +
-                 (c.kept.empty() ? " (it was in another file system than the --checkpoint-dir, or "
-                                   "too many files were removed)"
-                                 : "") +
-                 ": the job cannot go on without it. Nothing was changed; put the file back, or "
-                 "start the job anew in another directory"};
+    if (c.kept.empty() || look(c.kept).file.file != gone) f(c, name);
   }
-  return {};
+}
+
+std::vector<std::string> FileChanges::lost() const {
+  std::vector<std::string> names;
+  each_lost([&](const Change&, const std::string& name) { names.push_back(name); });
+  return names;
+}
+
+std::optional<Error> FileChanges::check() const {
+  std::optional<Error> error;
+  each_lost([&](const Change& c, const std::string& name) {
+    if (error) return;
+    error = Error{
+        "--resume: " + name + " was " +
+        (c.head.change == FileChange::kRemoved ? "removed" : "replaced") +
+        " after the set of images was written, and there is no hard link to it" +
+        (c.kept.empty() ? " (it was in another file system than the --checkpoint-dir, or too many "
+                          "files were removed)"
+                        : "") +
+        ": the job cannot go on without it. Nothing was changed; put the file back, or start the "
+        "job anew in another directory"};
+  });
+  return error;
 }
 
 std::optional<Error> FileChanges::undo(std::vector<std::string>& notices, std::size_t most) const {

@@ -27,6 +27,10 @@ class FileChanges {
   // another set, or a file is gone and cannot be put back. Changes nothing.
   static Result<FileChanges> read(const ImageSet& set, const std::string& directory,
                                   const std::vector<std::uint64_t>& observations);
+  // The same for the return of all ranks to their images with this number. A file that is gone is
+  // no error, but in lost().
+  static Result<FileChanges> read_since(std::uint64_t image, const std::string& directory,
+                                        const std::vector<std::uint64_t>& observations);
 
   // Undoes all changes, the newest first. Errors: what the system refused. notices: what had to
   // stay. most: for tests, stops after this number of steps, as if ftrun were killed there. Each
@@ -35,6 +39,8 @@ class FileChanges {
                             std::size_t most = ~std::size_t{0}) const;
 
   std::size_t size() const { return changes_.size(); }
+  // Names of files that are gone and cannot be put back: no other name of them is left.
+  std::vector<std::string> lost() const;
 
  private:
   struct Change {
@@ -61,6 +67,11 @@ class FileChanges {
   void complete(Rank& of, std::uint64_t observations, std::uint64_t image);
   static std::optional<Error> append(const std::string& log, const std::string& entry);
   static std::optional<Error> append(const std::vector<Addition>& additions);
+  static Result<FileChanges> read_all(const std::vector<std::uint64_t>& images,
+                                      const std::string& directory,
+                                      const std::vector<std::uint64_t>& observations);
+  template <class F>
+  void each_lost(F&& f) const;
   std::optional<Error> check() const;
   std::string undo(const Change& change, std::vector<std::string>& notices) const;
 

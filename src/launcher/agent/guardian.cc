@@ -25,6 +25,7 @@ namespace rejoin::launcher {
 struct Guardian::Page {
   char path[PATH_MAX];
   char directory[PATH_MAX];  // of checkpoints and sets of images
+  char whole[PATH_MAX];      // a directory that goes with the job
 };
 
 namespace {
@@ -84,6 +85,11 @@ void Guardian::unlink_on_death(const std::string& path) const {
   page_->path[path.copy(page_->path, sizeof page_->path - 1)] = '\0';
 }
 
+void Guardian::remove_on_death(const std::string& directory) const {
+  if (page_ == nullptr) return;
+  page_->whole[directory.copy(page_->whole, sizeof page_->whole - 1)] = '\0';
+}
+
 void Guardian::remove_parts_on_death(const std::string& directory) const {
   if (page_ == nullptr) return;
   page_->directory[directory.copy(page_->directory, sizeof page_->directory - 1)] = '\0';
@@ -110,6 +116,8 @@ void Guardian::guard(int pipe, const Page& page, const std::string& socket,
   for (int round = 0; round < kRounds && kill_all_of(socket, lifeline) > 0; ++round) {
     nanosleep(&pause, nullptr);
   }
+  std::error_code error;
+  if (page.whole[0] != '\0') std::filesystem::remove_all(page.whole, error);
   _exit(0);
 }
 

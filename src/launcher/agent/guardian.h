@@ -14,7 +14,7 @@ namespace rejoin::launcher {
 class Guardian {
  public:
   // Forks the guardian. When this process ends, the guardian removes the files given to
-  // unlink_on_death() and remove_parts_on_death(), then kills every process that has `socket` in
+  // unlink_on_death() and the next two, then kills every process that has `socket` in
   // its environment or holds `lifeline`. Processes that neither left their rank's process group nor
   // closed the lifeline are dead by then.
   Guardian(const std::string& socket, Lifeline& lifeline);
@@ -27,6 +27,8 @@ class Guardian {
   // Called when the guardian's process has ended; its pid may be reused.
   void lost() { pid_ = -1; }
   void unlink_on_death(const std::string& path) const;  // empty: nothing
+  // Removes a directory with all that it contains.
+  void remove_on_death(const std::string& directory) const;
   // `directory`: where incomplete checkpoints and sets of images are to be removed.
   void remove_parts_on_death(const std::string& directory) const;
 

@@ -28,6 +28,7 @@ struct HostPlan {
   std::string secret;
   std::string lib_directory;
   bool writes_sets = false;             // writes sets of images until there is a version
+  std::string file_logs;                // wire/file_log.h; empty: nothing is logged
   std::optional<ImageSet> resumed;      // the set that the job resumes from
   std::uint32_t first_incarnation = 0;  // of each rank
 

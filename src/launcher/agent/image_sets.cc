@@ -236,6 +236,20 @@ Checksum checksum_of_file_log(const std::string& log, std::uint64_t bytes) {
   return all.empty() ? Checksum() : checksum_of(all);
 }
 
+void remove_file_logs(const std::string& logs, const std::vector<std::uint64_t>& oldest) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(logs, error)) {
+    unsigned rank = 0;
+    unsigned long long number = 0;
+    const std::string name = entry.path().filename();
+    if (sscanf(name.c_str(), "rank-%u-image-%llu", &rank, &number) != 2 &&
+        sscanf(name.c_str(), "kept-%u-%llu-", &rank, &number) != 2) {
+      continue;
+    }
+    if (rank < oldest.size() && number < oldest[rank]) std::filesystem::remove(entry.path(), error);
+  }
+}
+
 bool holds_image_sets(const std::string& directory) {
   return !sets_of(directory).numbers().empty();
 }
@@ -506,26 +520,14 @@ Result<std::string> ImageSetWriter::build(const std::string& path) {
   return found;
 }
 
-// Removes the file logs of images that are in no set any more, and the files saved for them.
+// Removes what no set needs any more.
 void ImageSetWriter::remove_file_logs() {
   ImageSet oldest;
   const auto there = sets_.numbers();
-  if (there.empty() || !read_set(sets_.directory(), there.back(), &oldest).empty()) {
-    return;
-  }
-  std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(file_logs_in(sets_.directory()), error)) {
-    unsigned rank = 0;
-    unsigned long long number = 0;
-    const std::string name = entry.path().filename();
-    if (sscanf(name.c_str(), "rank-%u-image-%llu", &rank, &number) != 2 &&
-        sscanf(name.c_str(), "kept-%u-%llu-", &rank, &number) != 2) {
-      continue;
-    }
-    const bool past = rank < oldest.images.size() && number < oldest.images[rank].number;
-    if (past) std::filesystem::remove(entry.path(), error);
-  }
+  if (there.empty() || !read_set(sets_.directory(), there.back(), &oldest).empty()) return;
+  std::vector<std::uint64_t> images;
+  for (const ImageSet::Image& image : oldest.images) images.push_back(image.number);
+  launcher::remove_file_logs(file_logs_in(sets_.directory()), images);
 }
 
 }  // namespace rejoin::launcher

@@ -72,6 +72,8 @@ std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64
 // Returns the checksum of the first `bytes` bytes of a log, or of as many as there are; {0, 0} if
 // there are none.
 Checksum checksum_of_file_log(const std::string& log, std::uint64_t bytes);
+// Removes the logs of images that are older than these, by rank, and the files saved for them.
+void remove_file_logs(const std::string& logs, const std::vector<std::uint64_t>& oldest);
 // Returns whether the directory has a set, complete or not.
 bool holds_image_sets(const std::string& directory);
 // Removes all sets, complete or not, and the ranks' file logs for them. Errors: one cannot be

@@ -100,7 +100,7 @@ void RankStarts::wake(std::uint32_t rank, const AgentAction::Wake& a, std::uint6
   open(rank, std::move(pipes.ours), a.number | wire::kMarkOfImage);
   const int theirs[3] = {pipes.theirs[0].get(), pipes.theirs[1].get(), pipes.theirs[2].get()};
   kill(static_cast<pid_t>(a.pid), SIGCONT);  // a user may have stopped all processes of the job
-  connections_.wake(a.connection, rank, core_.incarnation(rank), theirs);
+  connections_.wake(a.connection, rank, core_.incarnation(rank), theirs, a.files_go_back);
 }
 
 // Looks at images that were asked to clone themselves. A stopped image is continued. A slow one (a

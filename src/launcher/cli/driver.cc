@@ -332,11 +332,28 @@ std::optional<Error> open_directory(HostPlan& plan, const Lifeline& lifeline,
     if (const auto error = find_recovery_point(plan, directory.version)) return error;
   }
   plan.writes_sets = options.snapshots.on() && !directory.version.has_value();
-  for (auto& environment : plan.environments) {
-    if (!plan.writes_sets) break;
-    environment.push_back(std::string(wire::kEnvFileLog) + "=" + file_logs_in(path));
-  }
   return {};
+}
+
+// Chooses where ranks log what they do to files: with the sets of images, or in memory, for the
+// return of all ranks alone.
+void place_file_logs(HostPlan& plan, const Guardian& guardian) {
+  const RunOptions& options = plan.options;
+  const bool may_go_back = options.on_divergence == OnDivergence::kRollBack && options.restart;
+  if (plan.writes_sets) {
+    plan.file_logs = file_logs_in(options.checkpoint_directory);
+  } else if (options.snapshots.on() && may_go_back) {
+    std::error_code error;
+    const bool shm = access("/dev/shm", W_OK) == 0;
+    const std::filesystem::path directory =
+        shm ? "/dev/shm" : std::filesystem::temp_directory_path(error);
+    plan.file_logs = directory / ("rejoin-" + hex_text(plan.job) + ".files");
+    guardian.remove_on_death(plan.file_logs);
+  }
+  for (auto& environment : plan.environments) {
+    if (!plan.file_logs.empty())
+      environment.push_back(std::string(wire::kEnvFileLog) + "=" + plan.file_logs);
+  }
 }
 
 // Makes all ranks begin at the version, and removes the older sets of images.
@@ -490,6 +507,7 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   Directory directory;
   if (const auto error = open_directory(plan, lifeline, directory)) return *error;
   guardian->remove_parts_on_death(run.options.checkpoint_directory);
+  place_file_logs(plan, *guardian);
   if (const auto error = give_input_again(run, plan)) return *error;
   auto segment = make_segment(plan, run.processors);
   if (!segment.ok()) return segment.error();

@@ -1,16 +1,22 @@
-// drift [how=values|choices|openmp] [steps=N] [pause_us=U] [checkpoints=N]: a program of which no
-// two runs are the same: the processor's random numbers, which nothing records, decide what it
-// does. Whatever they are, the ranks must agree on what has happened; each checks that in every
-// step.
+// drift [how=values|choices|openmp] [steps=N] [pause_us=U] [checkpoints=N] [files=1|2]: a program
+// of which no two runs are the same: the processor's random numbers, which nothing records, decide
+// what it does. Whatever they are, the ranks must agree on what has happened; each checks that in
+// every step.
 //   values   ranks contribute and send random values
 //   choices  also: to which rank they send, and whether they ask for the message before they
 //   receive openmp   each rank contributes a sum of doubles that the threads of OpenMP add in any
 //   order
 // Each rank prints a line in each step: the state before, and the state after it. checkpoints: it
-// makes a checkpoint in each N-th step.
+// makes a checkpoint in each N-th step. files: in each step it appends a line to a file, which it
+// opens for that alone, and makes and renames files and directories that must not be there already;
+// with 2 it also removes them later.
 
+#include <errno.h>
+#include <fcntl.h>
 #include <immintrin.h>
 #include <omp.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -93,6 +99,32 @@ static void add_doubles(int step) {
   gather(bits);
 }
 
+static void require_ok(const char* what, int result) {
+  if (result != 0) check_fail(what, "success", strerror(errno));
+}
+
+static void use_files(int step, uint64_t before, int removes) {
+  char log[64], made[64], moved[80], directory[64];
+  snprintf(log, sizeof log, "log.%d", check_state.rank);
+  FILE* file = fopen(log, "a");
+  if (file == NULL) check_fail(log, "to be opened", strerror(errno));
+  fprintf(file, "%d %016llx %016llx\n", step, (unsigned long long)before, (unsigned long long)salt);
+  require_ok(log, fclose(file));
+  snprintf(directory, sizeof directory, "directory.%d.%d", check_state.rank, step);
+  require_ok(directory, mkdir(directory, 0755));
+  snprintf(made, sizeof made, "made.%d.%d", check_state.rank, step);
+  const int fd = open(made, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (fd < 0) check_fail(made, "to be made", strerror(errno));
+  require_ok(made, close(fd));
+  snprintf(moved, sizeof moved, "%s/moved", directory);
+  require_ok(moved, rename(made, moved));
+  if (!removes || step <= 2) return;
+  snprintf(directory, sizeof directory, "directory.%d.%d", check_state.rank, step - 2);
+  snprintf(moved, sizeof moved, "%s/moved", directory);
+  require_ok(moved, unlink(moved));
+  require_ok(directory, rmdir(directory));
+}
+
 int main(int argc, char** argv) {
   int provided;
   OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
@@ -101,6 +133,7 @@ int main(int argc, char** argv) {
   const int steps = (int)argument_number(argc, argv, "steps", 500);
   const long long pause = argument_number(argc, argv, "pause_us", 0);
   const long long every = argument_number(argc, argv, "checkpoints", 0);
+  const long long files = argument_number(argc, argv, "files", 0);
   for (int step = 1; step <= steps; ++step) {
     const uint64_t before = salt;
     if (is("openmp")) {
@@ -112,6 +145,7 @@ int main(int argc, char** argv) {
     printf("rank %d, step %d: %016llx %016llx\n", check_state.rank, step,
            (unsigned long long)before, (unsigned long long)salt);
     if (step % 10 == 0) fflush(stdout);
+    if (files != 0) use_files(step, before, files == 2);
     enum { kCheckpoint = 0x524a02 };  // of MPI_Pcontrol
     if (every != 0 && step % every == 0) MPI_Pcontrol(kCheckpoint, &salt, sizeof salt);
     pause_us(pause);
