@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "libc_recording/hooks.h"
 #include "libc_recording/memory.h"
 #include "libc_recording/observed.h"
@@ -210,34 +212,6 @@ void keep(const char* path, std::uint64_t size_bytes, char* kept) {
   kept_bytes += size_bytes;
 }
 
-// The times at which the job went back to an image that is older than the present one: the entries
-// before them are of other executions up to the present image. Where the job went back to the
-// present image, or to a later one, the entries before that still tell how files were at the
-// present image, also if it was killed before any rank could use them.
-class LostPasts {
- public:
-  explicit LostPasts(std::uint64_t present) : present_(present) {}
-  void add(const FileEntryHead& undone) {
-    if (undone.size_bytes >= present_) return;
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (past_[i].order == undone.order) return;  // each log contains it
-    }
-    if (count_ < kMost) past_[count_++] = undone;
-  }
-  bool contains(const FileEntryHead& entry) const {
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (entry.order < past_[i].order && entry.position > past_[i].position) return true;
-    }
-    return false;
-  }
-
- private:
-  static constexpr std::size_t kMost = 256;
-  std::uint64_t present_;  // number of the image
-  FileEntryHead past_[kMost] = {};
-  std::size_t count_ = 0;
-};
-
 // Paths that have been rolled back. Only the first entry of each path counts that is of the file
 // that lies there.
 class RolledBack {
@@ -279,9 +253,7 @@ void roll_back_files(std::uint64_t number) {
   each_log([&](std::uint32_t rank, std::uint64_t of) {
     if (rank == me && of > newest) newest = of;
   });
-  static LostPasts lost(0);
   static RolledBack done;
-  lost = LostPasts(number);
   done = {};
   const auto each = [&](auto&& f) {
     for (std::uint64_t n = number; n <= newest; ++n) {
@@ -291,12 +263,20 @@ void roll_back_files(std::uint64_t number) {
       });
     }
   };
-  each([](const FileLogReader& entry) {
-    if (entry.head().change == FileChange::kUndone) lost.add(entry.head());
+  // When the job went back to an older image than this one, all entries before that were of another
+  // execution up to this image. Where it went back to this image, or to a later one, the entries
+  // before that still tell how files were at this image, also if the job was killed before any rank
+  // could use them.
+  std::uint64_t lost_until = 0;
+  each([&](const FileLogReader& entry) {
+    const FileEntryHead& undone = entry.head();
+    if (undone.change == FileChange::kUndone && undone.size_bytes < number)
+      lost_until = std::max(lost_until, undone.order);
   });
   // The oldest entry of a file counts. The logs stay: the job may begin again from the same image.
-  each([](const FileLogReader& entry) {
-    const bool opened = entry.head().change == FileChange::kOpened && !lost.contains(entry.head());
+  each([&](const FileLogReader& entry) {
+    const bool opened =
+        entry.head().change == FileChange::kOpened && entry.head().order > lost_until;
     if (!opened || done.contains(entry.path())) return;
     if (rejoin_libc_roll_back(&entry.head(), entry.path())) done.add(entry.path());
   });

@@ -268,12 +268,13 @@ void Opening::end(int fd) {
       then_ = found.file;
       event_.data_bytes = sizeof then_;
     }
-    record(event_);
+    // Logged before it is recorded: the replay of what is recorded logs nothing.
     const bool keeps = writes() && !truncates() && event_.data_bytes == sizeof then_;
     if (keeps && rejoin_libc_logs_changes() != 0) {
       rejoin_libc_opened(fd, &then_, static_cast<unsigned>(asked_));
     }
     if (makes_) log_made(dirfd_, path_, fd >= 0);
+    record(event_);
   } else if (fd < 0) {
     untrue(path_, "was opened in the first execution, but cannot be opened in the replay: %s",
            strerrordesc_np(saved));
