@@ -55,6 +55,19 @@ def back_to_a_set_with_checkpoints(t, every):
     goes_back(t, 3, "values", 800, f"checkpoints={every}")
 
 
+def a_few_times(t):
+    """Kills a rank every 20 to 60 ms, some times, once each rank has an image."""
+
+    def interfere(job):
+        job.until_event("snapshot")
+        for _ in range(8):
+            job.run_for(t.rng.uniform(0.02, 0.06))
+            if job.pids:
+                job.kill(t.rng.choice(sorted(job.pids)))
+
+    return interfere
+
+
 @scenario(where=["memory", "directory"], sweeps=True, limit_s=240)
 def back_with_files(t, where):
     """Files that were appended to, made or renamed since the set are as they were at it."""
@@ -64,7 +77,7 @@ def back_with_files(t, where):
         with place(t) as there:
             there.often = [*EVERY_50_MS, "--checkpoint-every", "0.1"]
             flags = there.flags() if where == "directory" else [*EVERY_50_MS, "--wdir", there.work]
-            result = t.run(3, *command, flags=flags, interfere=at_random_with_images(t.rng, 3))
+            result = t.run(3, *command, flags=flags, interfere=a_few_times(t))
             judge(result, 3, 400)
             for rank in range(3):
                 with open(f"{there.work}/log.{rank}", encoding="ascii") as log:
