@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 
-from harness import GRACE_S, Skip, check_deaths, check_returns, require, scenario
+from harness import GRACE_S, Skip, check_deaths, check_returns, require, require_met, scenario
 from processes import proc_text, processes_with
 from scenarios.snapshots import PYTHON, SCRIPT, lines_of, names_of_files
 
@@ -75,6 +75,7 @@ class Place:
             job.process.kill()
 
         result = self.run(n, *command, interfere=interfere, **named)
+        require_met(result.code != 0, "the job ended before ftrun was killed", result)
         require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
         kept = sets_in(self.sets)
         # If ftrun was killed when the newest set was complete, the oldest may not be removed yet.
