@@ -448,7 +448,7 @@ void Observations::wake() {
   writer_.rebase();
   if (head_.begin != 0) overwrite_before(head_.begin);
   files_.wake();
-  reader_.go_on(marked_);
+  reader_.go_on(image_at_);
   live_ = false;
   left_ = 0;
   current_ = {};
@@ -466,7 +466,6 @@ void Observations::truncate(std::uint64_t keep_from) {
   bases_.size = static_cast<std::size_t>(std::copy(after - 1, end, bases_.items) - bases_.items);
   pad();
   writer_.show(journal::Step::kObserve);
-  marked_ = writer_.tail();
   head_.begin = begin;
   overwrite_before(begin);
 }

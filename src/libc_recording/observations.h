@@ -69,8 +69,10 @@ class Observations {
 
   // Whether every record of former incarnations has been given.
   bool is_live() { return live_ || (!peek() && live_); }
-  // Called in an image of a process that has been woken. The image was made just behind a mark();
-  // what has been recorded since is given next.
+  // An image is made here. To be called behind mark() and truncate(), which write to the log.
+  void note_image() { image_at_ = writer_.tail(); }
+  // Called in an image of a process that has been woken: what has been recorded since note_image()
+  // is given next.
   void wake();
   // Called in another process of the rank: its clocks go on where those of the former one stopped.
   void restart_clocks();
@@ -149,7 +151,8 @@ class Observations {
   std::uint32_t left_ = 0;
   std::uint64_t given_ = 0;
   Array<std::uint64_t> bases_;  // where the log's bases begin, ascending
-  std::uint64_t marked_ = 0;    // where the log ended when the newest image was made
+  std::uint64_t marked_ = 0;    // where the newest base ends
+  std::uint64_t image_at_ = 0;  // where the log ended when the newest image was made
   Clock* clocks_;
 
   // The newest entry, for repeats: an event's first byte and size in the log, or a series.

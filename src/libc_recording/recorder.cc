@@ -135,6 +135,7 @@ void mark_image(std::uint64_t keep_from) {
   if (the_recorder == nullptr) return;
   the_recorder->observations.mark();
   the_recorder->observations.truncate(keep_from);
+  the_recorder->observations.note_image();
 }
 
 void move_observations() {
