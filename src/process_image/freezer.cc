@@ -49,7 +49,7 @@ class Freezer final : public engine::ProcessImage {
     const libc_recording::Unobserved mine;
     cost_.begin_request();
     char why[400];
-    // In a replay of a single rank each operation comes here: no thread is stopped for that.
+    // While a job of one rank replays, this is called at each operation, so it stops no threads.
     if (is_main_thread() && !libc_recording::has_live_observations()) return MayFreeze::kNotNow;
     if (journal::runs_under_valgrind()) return refuse(number, kUnderValgrind);
     if (!state_.note()) return refuse(number, kTooOldKernel);

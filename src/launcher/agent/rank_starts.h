@@ -71,7 +71,7 @@ class RankStarts {
   Connections& connections_;
   Reporter& reporter_;
   std::vector<RecoveryPoint> from_;  // by rank
-  // By rank: the image that its process still reads.
+  // The written image of each rank that is being restored. Its process reads it until it registers.
   std::vector<std::optional<PlainFile>> restored_from_;
   std::vector<std::uint64_t> wake_is_slow_at_ns_;  // by rank; 0: its slow wake was reported
 };
