@@ -169,7 +169,7 @@ void truncate_observations(std::uint64_t keep_from);
 // For an image of this process; on the main thread, or while it is stopped. Whether an image may be
 // made now: every record has been given, and the main thread was not stopped while it made one.
 bool has_live_observations();
-// mark() and truncate(). REQUIRES has_live_observations().
+// mark(), truncate() and note_image(). REQUIRES has_live_observations().
 void mark_image(std::uint64_t keep_from);
 // Calls wake() of them.
 void wake_observations();

@@ -222,12 +222,12 @@ void Agent::finish() {
   Report finished;
   checkpoints_.finish();
   written_sets_.finish();
-  std::error_code error;
-  if (!plan_.writes_sets) std::filesystem::remove_all(plan_.file_logs, error);
   if (plan_.options.keep) keep_journal(*finished.mutable_finished());
   positions_.finish();
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
+  std::error_code error;  // behind the last process, which could make it again
+  if (!plan_.writes_sets) std::filesystem::remove_all(plan_.file_logs, error);
   finished.mutable_finished();
   reporter_.send(std::move(finished));
 }
