@@ -73,7 +73,9 @@ enum class Rule : std::uint8_t {
   kAnswerInWait,            // woken inside a question, it is given the recorded answer
   kForgetPlaces,            // and where the blocks of other members lie
   kCheckpointsGoBack,       // when all go back, so do the versions of checkpoints
-  kLookAgainBehindImage,    // what is to be taken is looked for again behind an image
+  kLookAgainBehindImage,    // what is to be taken is looked for again behind an image,
+  kFinishedBehindImage,     // and whether another member has finished
+  kCancelledSinceImage,     // a posted receive that was cancelled since is not given anything
   kImageBehindShown,        // no image is made before all that was shown is repeated,
   kImageWhenTold,           // nor while recorded outcomes of Test, Waitany or probes are replayed
   kImageWhenCancelled,      // nor before it has posted all receives that one has cancelled

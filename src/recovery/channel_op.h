@@ -47,7 +47,7 @@ class ChannelOp {
   template <class Body>
   Progress advance(bool thorough, Body&& body) {
     thorough_ = thorough;
-    if (incarnation_ != ops_.execution.incarnation()) [[unlikely]]
+    if (was_woken()) [[unlikely]]
       go_on_woken();
     const bool may_move = outcome_.status == Status::kOk || outcome_.status == Status::kTruncated;
     if (!moved_ && may_move) {
@@ -110,6 +110,11 @@ class ChannelOp {
     }
     if (a == nullptr) {
       if (!thorough_) return Progress::kPending;
+      if (was_woken()) [[unlikely]] {
+        // All ranks may have gone back, so the member may have no record any more.
+        if (!journal::breaks(ops_.host, Rule::kFinishedBehindImage)) return Progress::kPending;
+        ops_.peers.tail(c_.members, peer);
+      }
       if (finished) {
         return fail({peer, ops_.peers.record(c_.members, peer, e_.sequence).call &
                                ~journal::kRecordFailed});
@@ -133,6 +138,8 @@ class ChannelOp {
   }
 
  private:
+  // Whether this process was woken since it entered, or since advance() was called.
+  bool was_woken() const { return incarnation_ != ops_.execution.incarnation(); }
   void compare_with_record() {
     outcome_.status = ops_.check_replay(e_, !fills_later_, fingerprint_, &outcome_.replaces_input);
     const bool passes = !journal::breaks(ops_.host, Rule::kMismatchNotRepeated);
@@ -142,6 +149,7 @@ class ChannelOp {
   // messages; its predecessor may have completed the operation.
   [[gnu::noinline]] void go_on_woken() {
     incarnation_ = ops_.execution.incarnation();
+    other_ = {};  // it is looked for again
     const bool has_record = c_.members.size > 1 && e_.sequence < c_.records.tail();
     if (!e_.entered() || e_.record != nullptr) return;
     if (!has_record || journal::breaks(ops_.host, Rule::kOwnRecordInWait)) {
@@ -149,7 +157,6 @@ class ChannelOp {
     }
     e_.record = c_.records.at(e_.sequence);
     ops_.execution.count_replayed();
-    other_ = {};
     compare_with_record();
   }
 

@@ -123,6 +123,7 @@ class Inbox {
     if (r.cancelled) return true;
     for (bool more = true; more && r.message == nullptr;) more = poll_next(r.source, true);
     if (r.message != nullptr) return false;
+    if (r.cancelled) return true;  // woken meanwhile, and its predecessor has cancelled it
     if (!journal::breaks(host_, Rule::kCancelRecorded)) {
       std::uint64_t* at = cancelled_.next();
       if (at == nullptr) return false;
@@ -131,11 +132,7 @@ class Inbox {
     }
     Receive** link = &c.queues.posted;
     while (*link != &r) link = &(*link)->next;
-    *link = r.next;
-    if (c.queues.last_posted == &r.next) c.queues.last_posted = link;
-    r.posted = false;
-    --queued_;
-    r.cancelled = true;
+    leave_queue(c, link);
     return true;
   }
 
@@ -304,7 +301,15 @@ class Inbox {
     cancelled_.rebase();
     load_cancelled(known);
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
-      for (Receive* r = c->queues.posted; r != nullptr; r = r->next) bind(*r);
+      for (Receive** link = &c->queues.posted; *link != nullptr;) {
+        Receive& r = **link;
+        bind(r);
+        if (was_cancelled(r.number) && !journal::breaks(host_, Rule::kCancelledSinceImage)) {
+          leave_queue(*c, link);
+        } else {
+          link = &r.next;
+        }
+      }
     }
     for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].incoming.rebase();
     show_matches_again();
@@ -484,6 +489,16 @@ class Inbox {
   }
 
   // --- Which receives former incarnations have cancelled: few, so a sorted array.
+
+  // The posted receive **link is cancelled.
+  void leave_queue(Comm<H>& c, Receive** link) {
+    Receive& r = **link;
+    *link = r.next;
+    if (c.queues.last_posted == &r.next) c.queues.last_posted = link;
+    r.posted = false;
+    --queued_;
+    r.cancelled = true;
+  }
 
   void load_cancelled(std::uint64_t from) {
     arena_.release(known_, known_bytes_);

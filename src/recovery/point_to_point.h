@@ -154,13 +154,15 @@ class PointToPoint {
 
   // Returns whether a receive has matched it.
   bool is_matched(const SentMessage& m) {
-    host_.step(Step::kLook);
-    if (outbox_.is_matched(m.to, m.index)) {
-      taking_.before();
-      return true;
-    }
-    inbox_.show_waiting(journal::Waiting::kForReceive, m.to, m.tag);
-    return false;
+    do {
+      host_.step(Step::kLook);
+      if (!outbox_.is_matched(m.to, m.index)) {
+        inbox_.show_waiting(journal::Waiting::kForReceive, m.to, m.tag);
+        return false;
+      }
+    } while (taking_.before() != Imaged::kNone &&
+             !journal::breaks(host_, Rule::kLookAgainBehindImage));
+    return true;
   }
 
   // --- Receiving

@@ -68,6 +68,53 @@ class BitPlayer::Sum final : public recovery::Nonblocking {
   std::optional<SimRank::ReplicatedOp> op_;
 };
 
+// Members send their values to the root, each in one message.
+class BitPlayer::Gather final : public recovery::Nonblocking {
+ public:
+  Gather(BitPlayer& player, std::uint32_t root, std::uint64_t value)
+      : player_(player),
+        root_(root),
+        value_(value),
+        call_(player.call(OpKind::kIgather, sizeof value, static_cast<int>(root))) {
+    player.rank_.enter(op_, *player.comm_, call_, &value_, sizeof value_, true);
+    entered(op_->standing());
+  }
+  const recovery::Outcome& outcome() const { return op_->outcome(); }
+
+ private:
+  Progress advance(bool thorough) override {
+    return op_->advance(thorough, [this] { return move(*op_); });
+  }
+  Progress move(SimRank::ChannelOp& port) {
+    if (port.me() != root_) {
+      const Progress p = port.send(root_, &value_, sizeof value_);
+      if (p == Progress::kDone) {
+        player_.happened(Kind::kSent, root_, player_.count_sent(root_), 0, value_);
+      }
+      return p;
+    }
+    for (; next_ < port.size(); ++next_) {
+      if (next_ == root_) continue;
+      const std::byte* data;
+      std::size_t bytes;
+      const Progress p = port.receive(next_, sizeof value_, &data, &bytes);
+      if (p != Progress::kDone) return p;
+      std::uint64_t value;
+      std::memcpy(&value, data, sizeof value);
+      player_.happened(Kind::kReceived, next_, 0, port.held()->index, value);
+      player_.state_ = journal::mix(player_.state_ + value);
+    }
+    return Progress::kDone;
+  }
+
+  BitPlayer& player_;
+  const std::uint32_t root_;
+  const std::uint64_t value_;
+  recovery::Call call_;
+  std::optional<SimRank::ChannelOp> op_;
+  std::uint32_t next_ = 0;
+};
+
 BitPlayer::BitPlayer(Player& player) : job_(player.job()), rank_(player.sim_rank()) {
   comm_ = communicator(kContext);
 }
@@ -154,21 +201,38 @@ void BitPlayer::sums_elsewhere(std::uint64_t contribution) {
 }
 
 void BitPlayer::begin_sum(std::uint64_t contribution) {
-  static_assert(sizeof(Sum) <= sizeof sum_);
   happened(Kind::kContributed, 0, operations_++, 0, contribution);
-  rank_.start(*new (sum_) Sum(*this, contribution));
+  rank_.start(*new (outstanding_) Sum(*this, contribution));
 }
 
 void BitPlayer::finish_sum() {
-  auto* sum = std::launder(reinterpret_cast<Sum*>(sum_));
+  finish<Sum>([this](const Sum& sum) {
+    summed(sum.outcome.sequence, sum.value);
+    return sum.outcome.status;
+  });
+}
+
+void BitPlayer::begin_gather(std::uint32_t root, std::uint64_t value) {
+  ++operations_;
+  rank_.start(*new (outstanding_) Gather(*this, root, value));
+}
+
+void BitPlayer::finish_gather() {
+  finish<Gather>([](const Gather& gather) { return gather.outcome().status; });
+}
+
+// Waits for the outstanding operation, an Operation; end(it) returns its status.
+template <class Operation, class End>
+void BitPlayer::finish(End&& end) {
+  static_assert(sizeof(Operation) <= sizeof outstanding_);
+  auto* operation = std::launder(reinterpret_cast<Operation*>(outstanding_));
   begin_message(OpKind::kWait);
-  rank_.messages().await(*sum);
-  rank_.messages().wait([&](bool) { return sum->is_over(); });
+  rank_.messages().await(*operation);
+  rank_.messages().wait([&](bool) { return operation->is_over(); });
   rank_.messages().close();
   rank_.messages().end();
-  if (sum->outcome.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
-  summed(sum->outcome.sequence, sum->value);
-  sum->~Sum();
+  if (end(*operation) != recovery::Status::kOk) job_.fail_if(rank_.last_error());
+  operation->~Operation();
 }
 
 void BitPlayer::broadcast(std::uint32_t root, std::uint64_t value) {
@@ -186,6 +250,11 @@ void BitPlayer::broadcast(std::uint32_t root, std::uint64_t value) {
   if (root == rank()) return;
   happened(Kind::kHeard, root, sequence, 0, value_of(o));
   state_ = journal::mix(state_ + value_of(o));
+}
+
+std::uint64_t BitPlayer::count_sent(std::uint32_t to) const {
+  const auto is_sent = [to](const Happened& e) { return e.kind == Kind::kSent && e.peer == to; };
+  return static_cast<std::uint64_t>(std::count_if(events_, events_ + count_, is_sent));
 }
 
 recovery::SentMessage BitPlayer::post(std::uint32_t to, std::uint64_t value, bool synchronous) {

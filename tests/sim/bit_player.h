@@ -27,9 +27,12 @@ class BitPlayer {
   std::uint32_t number(std::uint32_t n);
 
   void sum(std::uint64_t contribution);
-  // Begins a sum, which finish_sum() completes; one at a time.
+  // Begins a sum, which finish_sum() completes; only one operation may be outstanding.
   void begin_sum(std::uint64_t contribution);
   void finish_sum();
+  // Likewise. Gives rank `root` a value of each other rank, by messages.
+  void begin_gather(std::uint32_t root, std::uint64_t value);
+  void finish_gather();
   // Makes two communicators of all ranks, computes a sum in each, and frees them.
   void sums_elsewhere(std::uint64_t contribution);
   void broadcast(std::uint32_t root, std::uint64_t value);
@@ -50,8 +53,12 @@ class BitPlayer {
 
  private:
   class Sum;
+  class Gather;
   recovery::Call call(recovery::OpKind kind, std::size_t bytes, int root) const;
   std::uint32_t begin_message(recovery::OpKind kind);
+  template <class Operation, class End>
+  void finish(End&& end);
+  std::uint64_t count_sent(std::uint32_t to) const;
   void summed(std::uint64_t sequence, std::uint64_t sum);
   void happened(Happened::Kind kind, std::uint32_t peer, std::uint64_t index, std::uint64_t message,
                 std::uint64_t value);
@@ -67,8 +74,7 @@ class BitPlayer {
   std::uint64_t operations_ = 0;
   std::uint64_t receives_ = 0;
   std::uint64_t bits_ = 0;
-  std::uint64_t sent_[kMaxSimRanks] = {};
-  alignas(16) std::byte sum_[1024];  // a Sum while one is outstanding
+  alignas(16) std::byte outstanding_[1024];  // a Sum or a Gather
   std::size_t count_ = 0;
   Happened events_[kMostEvents];
 };

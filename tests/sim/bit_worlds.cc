@@ -22,6 +22,15 @@ void messages(BitPlayer& p) {
   p.barrier();
 }
 
+// The bits decide the values that one rank gathers, while it waits for something else.
+void gathers(BitPlayer& p) {
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    p.begin_gather(i % p.ranks(), p.number(1000) + p.state());
+    p.sum(p.number(1000));
+    p.finish_gather();
+  }
+}
+
 // The bits decide which rank receives a message.
 void choice(BitPlayer& p) {
   if (p.rank() == 0) p.send(p.bit() ? 2 : 1, 5);
@@ -172,6 +181,7 @@ std::vector<World> bit_worlds() {
   };
   add_back("back-sums", 2, 25, again<sums>);
   add_back("back-messages", 3, 40, again<messages>);
+  add_back("back-gathers", 3, 25, again<gathers>);
   add_back("back-choice", 3, 30, choice);
   add_back("back-receives", 3, 30, again<receives>);
   worlds.back().may_deadlock = true;

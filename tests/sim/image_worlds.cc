@@ -164,6 +164,26 @@ void asking(Player& p) {
   }
 }
 
+// A receive is cancelled long after it was posted, and its message is sent only then: it goes to
+// the next receive, also if there is an image in between.
+void cancelled(Player& p) {
+  Comm all = p.everyone();
+  for (int i = 0; i < 5; ++i) {
+    Player::Pending in;
+    if (p.rank() == 0) p.irecv(all, &in, i % 2 == 0 ? 1 : -1, i);
+    p.allreduce(all, 2);
+    p.bcast(all, 1, 8);
+    if (p.rank() == 0) {
+      p.cancel(&in);
+      p.send(all, 1, 9, 1);
+      p.recv(all, 1, i);
+    } else {
+      p.recv(all, 0, 9);
+      p.send(all, 0, i, 2);
+    }
+  }
+}
+
 // Communicators are created and freed; their blocks are reused behind the images.
 void communicators(Player& p) {
   Comm all = p.everyone();
@@ -242,6 +262,7 @@ std::vector<World> image_worlds() {
   add("images-open", 2, 60, open);
   add("images-asking", 2, 25, asking);
   worlds.back().unordered = true;
+  add("images-cancelled", 2, 25, cancelled);
   add("images-communicators", 3, 90, communicators);
   add("images-wildcards", 3, 60, wildcards);
   worlds.back().unordered = true;

@@ -122,6 +122,8 @@ const RuleCase kRules[] = {
     {"MatchesVoid", Rule::kMatchesVoid, "back-orders", ""},
     {"ReceivesOpenAgain", Rule::kReceivesOpenAgain, "back-senders", ""},
     {"OpenMatchesStay", Rule::kOpenMatchesStay, "images-open-for-long", ""},
+    {"FinishedBehindImage", Rule::kFinishedBehindImage, "back-gathers", ""},
+    {"CancelledSinceImage", Rule::kCancelledSinceImage, "images-cancelled", ""},
     {"ForgetPlaces", Rule::kForgetPlaces, "back-communicators", ""},
     {"CheckpointsGoBack", Rule::kCheckpointsGoBack, "back-checkpoints", ""},
     {"PastImageByOrdinal", Rule::kPastImageByOrdinal, "images-communicators", ""},

@@ -34,14 +34,16 @@ TEST(FaultReport, TheProgramsInnermostFrameIsTheSite) {
   EXPECT_EQ(report.modules[0].build_id[1], 0xff);
 }
 
-TEST(FaultReport, FramesOfRejoinAreFolded) {
+TEST(FaultReport, FramesOfRejoinAreFoldedAndNamedIfTheFaultIsThere) {
   const FaultReport report = report_of(SIGSEGV,
                                        "1 10 7ffe00\n1 - /l/libmpi.so.40\n2 - /l/libmpi.so.40\n"
                                        "3 - /l/librejoin_libc.so\n4 - /home/u/a path/solve");
   EXPECT_EQ(report.fault.text, "address 0x10 is not mapped");
   EXPECT_EQ(report.fault.site, "{3:2147483650:4}");
   EXPECT_EQ(report.fault.stack,
-            (std::vector<std::string>{"#0 to #2 in Rejoin", "#3 {3:2147483650:4}"}));
+            (std::vector<std::string>{
+                "#0 to #2 in Rejoin (libmpi.so.40 +0x0 +0x1, librejoin_libc.so +0x2)",
+                "#3 {3:2147483650:4}"}));
   EXPECT_STREQ(report.modules[2].path, "/home/u/a path/solve");
 }
 

@@ -17,9 +17,13 @@ constexpr std::size_t kMostFrames = 32;
 
 enum class Owner { kProgram, kLibc, kRejoin, kNone };
 
+std::string_view name_of(const journal::ModuleEntry& module) {
+  const std::string_view path(module.path, strnlen(module.path, sizeof module.path));
+  return path.substr(path.rfind('/') + 1);
+}
+
 Owner owner_of(const journal::ModuleEntry& module) {
-  std::string_view name(module.path, strnlen(module.path, sizeof module.path));
-  name = name.substr(name.rfind('/') + 1);
+  const std::string_view name = name_of(module);
   if (name == "?") return Owner::kNone;
   if (name.starts_with("libmpi.so") || name.starts_with("librejoin")) return Owner::kRejoin;
   return name.starts_with("libc.so") || name.starts_with("ld-linux") ? Owner::kLibc
@@ -108,6 +112,19 @@ std::string text_of(int signal, int code, unsigned long long address,
   return {};
 }
 
+// Lists the places of the innermost `count` frames: "libmpi.so.40 +0x1f2 +0x80".
+std::string places(const FaultReport& report, const std::vector<Frame>& frames, std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i == 0 || frames[i].module != frames[i - 1].module) {
+      if (i > 0) text += ", ";
+      text += name_of(report.modules[frames[i].module]);
+    }
+    text += " +" + hexadecimal(frames[i].place - 1);
+  }
+  return text;
+}
+
 }  // namespace
 
 FaultReport fault_report(std::uint32_t rank, const wire::Message& message) {
@@ -149,8 +166,11 @@ FaultReport fault_report(std::uint32_t rank, const wire::Message& message) {
       report.fault.stack.push_back(number + " " + site(frames[i]));
       ++i;
     } else {
-      report.fault.stack.push_back(
-          number + (end == i + 1 ? "" : " to #" + std::to_string(end - 1)) + " in Rejoin");
+      std::string line = number + (end == i + 1 ? "" : " to #" + std::to_string(end - 1));
+      line += " in Rejoin";
+      // The fault is in Rejoin's code, perhaps by its own mistake: these places find it.
+      if (i == 0) line += " (" + places(report, frames, end) + ")";
+      report.fault.stack.push_back(std::move(line));
       i = end;
     }
   }

@@ -74,7 +74,9 @@ void WrittenSetDriver::cut() {
       progress_.look(core_, segment_.recycles(), loop_.now_ns(), plan_.options.image_period_ns);
   if (!verdict.why_not.empty()) return report_no_set(verdict.why_not);
   if (!verdict.begin) return;
-  if (const std::string why = why_no_room(); !why.empty()) return report_no_set(why);
+  if (const std::string why = why_no_room(); !why.empty()) {
+    return report_no_set(why, "no room");
+  }
   const std::uint64_t images = plan_.local.size() == plan_.ranks ? core_.set() : 0;
   SegmentCopy journal = segment_.room_for_copy();
   if (images != 0) segment_.copy_payload(journal);
@@ -267,8 +269,8 @@ void WrittenSetDriver::remove_superseded() {
   writer_->remove_all();
 }
 
-void WrittenSetDriver::report_no_set(const std::string& why) {
-  if (std::exchange(reported_, why) == why) return;
+void WrittenSetDriver::report_no_set(const std::string& why, const std::string& kind) {
+  if (std::exchange(reported_, kind) == kind) return;
   reporter_.tell("no images are written to " + plan_.options.checkpoint_directory + ": " + why);
 }
 

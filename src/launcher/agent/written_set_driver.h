@@ -66,7 +66,10 @@ class WrittenSetDriver {
   void look_at_set();
   void on_outcome();
   void give_up();
-  void report_no_set(const std::string& why);
+  // Reports a reason once, until there is another one or a set. The texts of one `kind` differ in
+  // their figures only.
+  void report_no_set(const std::string& why) { report_no_set(why, why); }
+  void report_no_set(const std::string& why, const std::string& kind);
 
   Loop& loop_;
   const HostPlan& plan_;
