@@ -6,7 +6,7 @@
 //
 //   contribution  what a member brings: in its slot up to kSlotBytes, else in its staging
 //   operand       a member's contribution as another member reads it
-//   fold order    operand n-1 first, then n-2 ... 0 from the left: c0 op (c1 op (... c[n-1]))
+//   fold          engine/fold.h: the order in which operands are combined
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "copy/copy.h"
 #include "engine/attempt_slots.h"
 #include "engine/copy.h"
+#include "engine/fold.h"
 #include "engine/names.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
@@ -33,6 +34,8 @@ struct AttemptSpec {
   std::size_t input_bytes;
   std::size_t result_bytes;
   const Reduction* reduction;  // null: gather
+  const FoldStep* order;       // [size] of the reduction; null: all members are on one node
+  std::byte* fold_memory;      // if there is an order: 2 * kStageBytes, for one advance() at a time
   // Gather: byte offset of member i's block in the result, [size + 1]; null: all have input_bytes.
   const std::size_t* blocks;
   // Sliced: the result lies here, too, when the attempt is complete; may be null.
@@ -59,13 +62,14 @@ class Attempt {
     staging_[1] = staging[1];
     out_ = out;
     extent_ = extent;
-    right_ = nullptr;
     chunk_ = 0;
     stage_ = 0;
     if (spec_.algorithm == Algorithm::kSliced) {
       open_sliced();
     } else {
-      next_ = spec_.reduction != nullptr ? m_.size : 0;
+      next_ = 0;
+      seen_ = 0;
+      if (spec_.reduction != nullptr) begin_fold();
       contribute();
     }
   }
@@ -166,29 +170,51 @@ class Attempt {
 
   AttemptState reduce_flat() {
     const std::size_t bytes = spec_.input_bytes;
-    const Reduction& op = *spec_.reduction;
-    const std::size_t count = bytes / op.element_bytes;
-    for (; next_ > 0; --next_) {
-      const std::uint32_t i = next_ - 1;
+    const FoldStep* const order = spec_.order;
+    if (order != nullptr) [[unlikely]] {
+      // Other operations of this rank use the same memory, so this fold begins only when all
+      // contributions are there, and begins anew if one is withdrawn.
+      if (const AttemptState s = see_all(); s != AttemptState::kComplete) return s;
+      next_ = 0;
+      begin_fold();
+    }
+    for (; next_ < m_.size; ++next_) {
+      FoldStep step = {m_.size - 1 - next_, 0};
+      if (order != nullptr) [[unlikely]]
+        step = order[next_];
       const void* left = spec_.input;
-      if (i != m_.rank) {
-        if (const AttemptState s = slots_.see(i); s != AttemptState::kComplete) return s;
-        left = operand(i, bytes, local_[right_ != nullptr], op.user);
-        if (left == nullptr) return AttemptState::kBroken;
+      bool copies = false;
+      if (step.member != m_.rank) {
+        if (const AttemptState s = slots_.see(step.member); s != AttemptState::kComplete) {
+          seen_ = 0;
+          return s;
+        }
+        left = operand(step.member, bytes, local_[fold_.is_begun()], spec_.reduction->user);
+        if (left == nullptr) return broken();
+        // With several nodes, more than two small operands may be needed at once.
+        copies = left == spec_.scratch || (order != nullptr && bytes <= kSlotBytes);
       }
-      if (right_ != nullptr) {
-        op.combine(op, left, right_, out_, count);
-        right_ = out_;
-      } else if (left == spec_.scratch) {  // scratch is needed for the next operand
-        copy_payload(out_, left, bytes);
-        right_ = out_;
-      } else {
-        right_ = left;
-      }
+      fold_.add(left, copies, step.closes);
     }
     // Staged operands were read in place: the result is valid only if none of them has changed.
-    return bytes <= kSlotBytes || all_valid(bytes) ? AttemptState::kComplete
-                                                   : AttemptState::kBroken;
+    return bytes <= kSlotBytes || all_valid(bytes) ? AttemptState::kComplete : broken();
+  }
+  AttemptState broken() {
+    seen_ = 0;
+    return AttemptState::kBroken;
+  }
+
+  void begin_fold() {
+    const Reduction& op = *spec_.reduction;
+    fold_.begin(op, spec_.input_bytes / op.element_bytes, out_, spec_.fold_memory);
+  }
+
+  AttemptState see_all() {
+    for (; seen_ < m_.size; ++seen_) {
+      if (seen_ == m_.rank) continue;
+      if (const AttemptState s = slots_.see(seen_); s != AttemptState::kComplete) return s;
+    }
+    return AttemptState::kComplete;
   }
 
   AttemptState gather_flat() {
@@ -365,23 +391,21 @@ class Attempt {
       host_.step(Step::kCollect);  // it may be filled again from now on
       return s == nullptr ? nullptr : s->bytes + at;
     };
-    const void* right = source(m_.size - 1);
-    if (right == nullptr) return false;
-    if (op.user) {
-      copy_payload(out, right, bytes);
-      if (!chunk_valid(k, Rule::kValidateStable)) return false;
-      right = out;
-    }
-    for (std::uint32_t i = m_.size - 1; i-- > 0;) {
-      const void* left = source(i);
+    Fold fold;
+    fold.begin(op, bytes / op.element_bytes, out, spec_.fold_memory);
+    for (std::uint32_t next = 0; next < m_.size; ++next) {
+      FoldStep step = {m_.size - 1 - next, 0};
+      if (spec_.order != nullptr) [[unlikely]]
+        step = spec_.order[next];
+      const void* left = source(step.member);
       if (left == nullptr) return false;
-      if (op.user && i != m_.rank) {
+      const bool copies = op.user && step.member != m_.rank;
+      if (copies) {
         copy_payload(spec_.scratch, left, bytes);
         if (!chunk_valid(k, Rule::kValidateStable)) return false;
         left = spec_.scratch;
       }
-      op.combine(op, left, right, out, bytes / op.element_bytes);
-      right = out;
+      fold.add(left, copies, step.closes);
     }
     return true;
   }
@@ -468,8 +492,9 @@ class Attempt {
   const AttemptSpec& spec_;
   AttemptSlots<H> slots_;
   std::uint32_t leader_ = 0;
-  std::uint32_t next_ = 0;       // flat: the next member; counts down in a reduction
-  const void* right_ = nullptr;  // flat reduction: the partial result
+  std::uint32_t next_ = 0;  // flat: the next member, or step of the fold
+  std::uint32_t seen_ = 0;  // flat reduction with an order: members whose contributions are there
+  Fold fold_;               // flat reduction
   std::byte* out_ = nullptr;
   Offset staging_[2] = {};
   Offset extent_ = 0;

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "copy/copy.h"
+#include "engine/fold.h"
 #include "engine/names.h"
 #include "engine/reduction.h"
 #include "journal/waiting.h"
@@ -201,20 +202,22 @@ class Exchange {
   std::size_t own_ = 0;  // index in `targets` of the next message to itself
 };
 
-// Root folds the contributions of all members in the order of attempt.h: c0 op (c1 op (...)). The
-// vector is cut into pieces, so that the root reduces one while the members store the next.
-// `result`: `bytes` at the root; unused elsewhere. copy: if result overlaps input, piece_bytes() of
-// other memory.
+// Root folds the contributions of all members (engine/fold.h). The vector is cut into pieces, so
+// that the root reduces one while the members store the next. `result`: `bytes` at the root; unused
+// elsewhere. copy: if result overlaps input, piece_bytes() of other memory. order: [size], null if
+// all members are on one node; more: with an order, room for two pieces at the root.
 class Reduce {
  public:
   Reduce(std::uint32_t root, const void* input, std::size_t bytes, const Reduction& op,
-         void* result, std::byte* copy)
+         void* result, std::byte* copy, const FoldStep* order, std::byte* more)
       : root_(root),
         input_(static_cast<const std::byte*>(input)),
         bytes_(bytes),
         op_(op),
         result_(static_cast<std::byte*>(result)),
         copy_(copy),
+        order_(order),
+        more_(more),
         piece_(piece_bytes(op.element_bytes)) {}
 
   template <class Port>
@@ -233,25 +236,21 @@ class Reduce {
   template <class Port>
   Progress fold(Port& port, std::size_t size) {
     const std::uint32_t n = port.size();
-    std::byte* out = result_ + at_;
     const std::byte* mine = input_ + at_;
+    if (folded_ == 0) fold_.begin(op_, size / op_.element_bytes, result_ + at_, more_);
     if (copy_ != nullptr) {
       if (folded_ == 0) copy_payload(copy_, mine, size);
       mine = copy_;
     }
     for (; folded_ < n; ++folded_) {
-      const std::uint32_t i = n - 1 - folded_;
+      const FoldStep step = order_ != nullptr ? order_[folded_] : FoldStep{n - 1 - folded_, 0};
       const std::byte* left = mine;
       std::size_t got = size;
-      if (i != root_) {
-        const Progress p = port.receive(i, size, &left, &got);
+      if (step.member != root_) {
+        const Progress p = port.receive(step.member, size, &left, &got);
         if (p != Progress::kDone) return p;
       }
-      if (folded_ > 0) {
-        op_.combine(op_, left, out, out, got / op_.element_bytes);
-      } else {
-        copy_payload(out, left, got);
-      }
+      fold_.add(left, true, step.closes);
     }
     return Progress::kDone;
   }
@@ -262,10 +261,13 @@ class Reduce {
   const Reduction& op_;
   std::byte* result_;
   std::byte* copy_;
+  const FoldStep* order_;
+  std::byte* more_;
   std::size_t piece_;
   std::size_t at_ = 0;
   bool begun_ = false;
   std::uint32_t folded_ = 0;
+  Fold fold_;
 };
 
 // Inclusive prefix along a chain: member i gets c0 op ... op ci. n-1 steps for each piece.

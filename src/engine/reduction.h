@@ -6,7 +6,8 @@
 namespace rejoin::engine {
 
 struct Reduction {
-  // out[i] = a[i] (op) b[i] for `count` elements; a is the operand of the lower rank. `out` may be
+  // out[i] = a[i] (op) b[i] for `count` elements; a is the left operand, of lower ranks if the
+  // operator does not commute. `out` may be
   // `b`; it is never `a`. Operands are aligned only to the element's own alignment, and may change
   // while they are read (a given-up attempt): the result is then discarded, so a built-in kernel
   // must only be safe, not right. `user` operators always get stable copies.
@@ -15,6 +16,7 @@ struct Reduction {
   std::size_t element_bytes;  // distance from one element to the next; contiguous
   bool user;                  // calls the program's code: operands must be stable copies
   const void* context;        // for `combine`
+  bool commutative = true;
 };
 
 }  // namespace rejoin::engine

@@ -158,6 +158,8 @@ struct RankControl {
   OwnerWord<std::uint32_t> told_full;
   // It has sent the notice about the decision for the whole job (Return).
   OwnerWord<std::uint32_t> decision_told;
+  // The node that the rank belongs to, by the job's layout. Set before the job begins.
+  std::uint32_t node;
 
   // Ranks and the agent write 1, the owner 0. A futex.
   alignas(kLine) AnyWord<std::uint32_t> bell;
@@ -566,8 +568,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN07", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x37304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN08", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x38304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

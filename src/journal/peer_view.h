@@ -61,6 +61,15 @@ class PeerView {
     return {base_ + at, bytes};
   }
   std::uint32_t ranks() const { return header_->ranks; }
+  // The node that a rank belongs to. Never changes.
+  std::uint32_t node(std::uint32_t world) const { return control(world).node; }
+  // O(ranks).
+  bool has_several_nodes() const {
+    for (std::uint32_t r = 1; r < header_->ranks; ++r) {
+      if (node(r) != node(0)) return true;
+    }
+    return false;
+  }
   std::uint32_t epoch() const { return header_->epoch.load(); }
   std::uint32_t death_epoch(std::uint32_t world) const { return control(world).death_epoch.load(); }
   std::uint32_t incarnation(std::uint32_t world) const { return control(world).incarnation.load(); }

@@ -250,7 +250,8 @@ int comm_split_type(const void* site, MPI_Comm comm, int split_type, int key, MP
                 "split type %d is not supported; it must be MPI_COMM_TYPE_SHARED or MPI_UNDEFINED",
                 split_type);
   }
-  const int colour = split_type == MPI_UNDEFINED ? MPI_UNDEFINED : 0;  // all ranks share memory
+  const std::uint32_t node = context->rank->peers().node(context->rank->rank());
+  const int colour = split_type == MPI_UNDEFINED ? MPI_UNDEFINED : static_cast<int>(node);
   return split(kName, site, comm, {colour, key}, newcomm);
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 #include "api.h"
 #include "copy/copy.h"
 #include "engine/collectives.h"
@@ -201,6 +203,7 @@ struct ReducePlan : ReductionPlan {
   std::size_t count;
   int root;
   bool at_root;
+  const engine::FoldStep* order;
 
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf, int values,
             MPI_Datatype datatype, MPI_Op operation, int root_rank) {
@@ -208,6 +211,7 @@ struct ReducePlan : ReductionPlan {
     if (const int code = check_root(name, comm, root_rank)) return code;
     root = root_rank;
     at_root = comm->rank() == root;
+    order = comm->comm->fold_order(bound.get().commutative);
     count = static_cast<std::size_t>(values);
     bytes = reduced_bytes_of(datatype, values);
     if (at_root) return take_buffers(name, comm, sendbuf, recvbuf, bytes);
@@ -225,10 +229,13 @@ struct ReducePlan : ReductionPlan {
           to(p.at_root ? result.place_or_copy(p.count) : nullptr),
           overlaps(p.at_root && !apart(contribution.data(), p.bytes, to, p.bytes)),
           copy(overlaps ? engine::piece_bytes(p.bound.get().element_bytes) : 0),
+          more(p.at_root && p.order != nullptr
+                   ? 2 * std::min(p.bytes, engine::piece_bytes(p.bound.get().element_bytes))
+                   : 0),
           input(contribution.data()),
           input_bytes(p.at_root ? p.bytes : 0),
           algorithm(static_cast<std::uint32_t>(p.root), input, p.bytes, p.bound.get(), to,
-                    overlaps ? copy.data() : nullptr) {}
+                    overlaps ? copy.data() : nullptr, p.order, more.data()) {}
     void deliver(const Outcome&) {
       if (plan.at_root) result.deliver(plan.count);
     }
@@ -238,6 +245,7 @@ struct ReducePlan : ReductionPlan {
     std::byte* const to;
     const bool overlaps;
     const Scratch copy;
+    const Scratch more;
     const std::byte* const input;
     const std::size_t input_bytes;
     engine::Reduce algorithm;

@@ -20,6 +20,7 @@ class BoundReduction {
     reduction_.element_bytes = type->reduced_bytes;
     reduction_.user = op->function != nullptr;
     reduction_.context = this;
+    reduction_.commutative = op->commutative;
     type_ = type;
     function_ = op->function;
     cxx_callback_ = op->cxx_callback;

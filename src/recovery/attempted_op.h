@@ -38,8 +38,10 @@ class AttemptedOp final : public Replicated<H> {
               !journal::breaks(ops_.host, Rule::kSlotInTurn)) {
             return Progress::kPending;
           }
-          if (nonblocking_ && !repeats_ && !ops_.repetition.may_do_new()) {
-            return Progress::kPending;
+          if (nonblocking_ && !repeats_) {
+            if (!ops_.repetition.may_do_new()) return Progress::kPending;
+            if (this->was_woken()) [[unlikely]]
+              break;
           }
           begin_attempt();
           break;
@@ -102,6 +104,8 @@ class AttemptedOp final : public Replicated<H> {
         spec_.input_bytes,
         spec_.result_bytes,
         spec_.reduction,
+        spec_.reduction != nullptr ? c_.fold_order(spec_.reduction->commutative) : nullptr,
+        ops_.fold_memory,
         spec_.blocks,
         static_cast<std::byte*>(spec_.early),
         ops_.scratch,

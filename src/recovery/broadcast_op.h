@@ -51,7 +51,8 @@ class BroadcastOp final : public Replicated<H> {
     H& host = ops_.host;
     if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
     if (!this->is_next()) return Progress::kPending;
-    if (nonblocking_ && !ops_.repetition.may_do_new()) return Progress::kPending;
+    if (nonblocking_ && (!ops_.repetition.may_do_new() || this->was_woken()))
+      return Progress::kPending;
     std::uint64_t value;
     if (spec_.result_bytes < engine::kPipelinedBytes) {
       host.step(Step::kPayload);

@@ -54,6 +54,8 @@ class ChannelOp {
       const Progress p = other_.found() ? settle() : body();
       if (p == Progress::kPending) return p;
       moved_ = true;
+      if (was_woken()) [[unlikely]]
+        go_on_woken();
     }
     return finish();
   }
@@ -76,11 +78,13 @@ class ChannelOp {
     const std::uint32_t to = c_.members.world[peer];
     const typename Outbox<H>::Label label = {c_.members.context, e_.sequence, e_.call};
     const std::uint32_t hash = hash_bytes(data, bytes);
-    if (outbox_.is_posted(to)) {
+    const auto repeat = [&] {
       outbox_.repeat(to, label, bytes, hash, data);
       return Progress::kDone;
-    }
-    ops_.repetition.before_anything_new(e_.call);
+    };
+    if (outbox_.is_posted(to)) return repeat();
+    if (ops_.repetition.before_anything_new(e_.call) && outbox_.is_posted(to)) [[unlikely]]
+      return repeat();
     if (!outbox_.is_near(c_, e_.sequence, peer, bytes, nonblocking_)) {
       host.step(Step::kFar);
       if (!nonblocking_) host.give_way();

@@ -58,14 +58,18 @@ class Checkpointer {
       if (prepared <= v || journal::breaks(host_, Rule::kPastCheckpoint)) {
         execution_.show_inside();
       }
-      const bool again = prepared >= v;
+      bool again = prepared >= v;
+      if (!again) {
+        execution_.become_live(header_->ranks > 1);
+        // Its predecessor may have prepared it, if this process was woken meanwhile.
+        again = ops_.repetition.before_anything_new(index) &&
+                control_->prepared.load(std::memory_order_relaxed) >= v;
+      }
       if (again) {
         execution_.count_replayed();
         if (m.compared) compare_with_former(v, m);
         ring_everybody();  // a sender may wait for what this rank does only behind this checkpoint
       } else {
-        execution_.become_live(header_->ranks > 1);
-        ops_.repetition.before_anything_new(index);
         prepare(v, m);
       }
       execution_.inside();

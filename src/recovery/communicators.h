@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/fold.h"
 #include "journal/arena.h"
 #include "journal/host.h"
 #include "journal/journal.h"
@@ -39,6 +40,10 @@ struct Comm {
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
   std::uint64_t least_tail = 0;  // operations that all members had completed, at the last look
+  // In which order reductions combine contributions: of operators that do not commute, and of those
+  // that do. Null: all members are on one node.
+  engine::FoldStep* order[2] = {};
+  const engine::FoldStep* fold_order(bool commutative) const { return order[commutative]; }
   // Point-to-point messages that no receive has matched, and receives that no message has matched,
   // in order; and messages of collectives. Used by recovery/inbox.h only.
   struct Queues {
@@ -85,6 +90,7 @@ class Communicators {
     blocks[block->rank] = block;
     c->members = {context, size, block->rank, world, block, blocks};
     c->records = {host_, journal_.region(), block->records};
+    if (!make_fold_orders(*c)) return nullptr;
     refresh_generation(*c);
     c->next = first_;
     first_ = c;
@@ -117,6 +123,7 @@ class Communicators {
     const std::uint32_t size = c->members.size;
     arena_.release(const_cast<std::uint32_t*>(c->members.world), size * sizeof(std::uint32_t));
     arena_.release(c->members.block, size * sizeof(journal::ContextBlock*));
+    for (engine::FoldStep* order : c->order) arena_.release(order, size * sizeof *order);
     arena_.destroy(c);
   }
 
@@ -186,6 +193,24 @@ class Communicators {
   }
 
  private:
+  // False: memory is used up.
+  bool make_fold_orders(Comm<H>& c) {
+    const std::uint32_t n = c.members.size;
+    const auto node = [&](std::uint32_t i) { return peers_.node(c.members.world[i]); };
+    bool several = false;
+    for (std::uint32_t i = 1; i < n; ++i) several |= node(i) != node(0);
+    if (!several) return true;
+    auto* nodes = arena_.template make_array<std::uint32_t>(n);
+    for (engine::FoldStep*& order : c.order)
+      order = arena_.template make_array<engine::FoldStep>(n);
+    if (nodes == nullptr || c.order[0] == nullptr || c.order[1] == nullptr) return false;
+    for (std::uint32_t i = 0; i < n; ++i) nodes[i] = node(i);
+    engine::fold_by_runs(nodes, n, c.order[0]);
+    engine::fold_by_nodes(nodes, n, c.order[1]);
+    arena_.release(nodes, n * sizeof *nodes);
+    return true;
+  }
+
   [[gnu::noinline]] void refresh_generation(Comm<H>& c) {
     host_.step(Step::kGeneration);
     // The epoch first: a death published after it makes it differ again.

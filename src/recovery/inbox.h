@@ -44,6 +44,8 @@ struct Receive {
   std::uint64_t wildcard = 0;  // among those of any source
   std::uint64_t bound = 0;     // MatchWord: the message that a former incarnation was given
   bool cancelled = false;
+  // A former incarnation has cancelled it, and this one has not done so yet.
+  bool foreseen = false;
   bool posted = false;  // it is in its communicator's queue
   Receive* next = nullptr;
 };
@@ -77,7 +79,7 @@ class Inbox {
     r.number = receives_++;
     if (r.source == kAnySource) post_wildcard(r);
     if (was_cancelled(r.number)) {
-      r.cancelled = true;
+      foresee(r);
       return;
     }
     for (Arrived** link = &c.queues.arrived; *link != nullptr; link = &(*link)->next) {
@@ -120,10 +122,11 @@ class Inbox {
 
   // Returns true if r will never be given a message, false if it has one.
   bool cancel(Comm<H>& c, Receive& r) {
-    if (r.cancelled) return true;
+    if (r.cancelled) return cancel_again(r);
     for (bool more = true; more && r.message == nullptr;) more = poll_next(r.source, true);
     if (r.message != nullptr) return false;
-    if (r.cancelled) return true;  // woken meanwhile, and its predecessor has cancelled it
+    // It was woken meanwhile, and its predecessor has cancelled the receive.
+    if (r.cancelled) return cancel_again(r);
     if (!journal::breaks(host_, Rule::kCancelRecorded)) {
       std::uint64_t* at = cancelled_.next();
       if (at == nullptr) return false;
@@ -237,8 +240,10 @@ class Inbox {
   std::uint64_t shown_synchronous() const {
     return region_.head()->synchronous.load(std::memory_order_relaxed);
   }
-  // A former incarnation has cancelled receives that this one has not posted yet.
-  bool has_more() const { return known_count_ != 0 && known_[known_count_ - 1] >= receives_; }
+  // A former incarnation has cancelled receives that this one has not posted, or not cancelled yet.
+  bool has_more() const {
+    return foreseen_ != 0 || (known_count_ != 0 && known_[known_count_ - 1] >= receives_);
+  }
   // A former incarnation has received messages that this one has not received yet.
   bool receives_again() const {
     for (std::uint32_t r = 0; r < header_->ranks; ++r) {
@@ -306,6 +311,7 @@ class Inbox {
         bind(r);
         if (was_cancelled(r.number) && !journal::breaks(host_, Rule::kCancelledSinceImage)) {
           leave_queue(*c, link);
+          foresee(r);
         } else {
           link = &r.next;
         }
@@ -490,6 +496,16 @@ class Inbox {
 
   // --- Which receives former incarnations have cancelled: few, so a sorted array.
 
+  // r is given nothing any more: a former incarnation has cancelled it.
+  void foresee(Receive& r) {
+    r.cancelled = r.foreseen = true;
+    ++foreseen_;
+  }
+  bool cancel_again(Receive& r) {
+    if (r.foreseen) --foreseen_;
+    r.foreseen = false;
+    return true;
+  }
   // The posted receive **link is cancelled.
   void leave_queue(Comm<H>& c, Receive** link) {
     Receive& r = **link;
@@ -547,6 +563,7 @@ class Inbox {
   journal::LogWriter<std::uint64_t, H> cancelled_;
   std::uint64_t* known_ = nullptr;
   std::uint64_t known_count_ = 0;
+  std::uint64_t foreseen_ = 0;  // receives
   std::size_t known_bytes_ = 0;
 };
 

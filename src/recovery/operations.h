@@ -52,6 +52,9 @@ class Operations {
         diagnostics(diagnostics_of_rank),
         zones(rank_journal.region(), communicators, others.ranks()),
         scratch(static_cast<std::byte*>(arena.allocate(journal::kStageBytes))),
+        fold_memory(others.has_several_nodes()
+                        ? static_cast<std::byte*>(arena.allocate(2 * journal::kStageBytes))
+                        : nullptr),
         calls_(calls),
         divergence_(divergence),
         control_(journal::own_control(host_of_rank)),
@@ -190,7 +193,8 @@ class Operations {
   BootstrapCache<H>& bootstrap;
   Diagnostics& diagnostics;
   ResultZones<H> zones;
-  std::byte* const scratch;  // kStageBytes, for user operators
+  std::byte* const scratch;      // kStageBytes, for user operators
+  std::byte* const fold_memory;  // twice that, if the job has several nodes
 
  private:
   const Signature& signature(std::uint32_t call) {

@@ -120,13 +120,15 @@ class PointToPoint {
     const auto shown_tag = static_cast<std::uint32_t>(tag);
     const typename Outbox<H>::Label label = {
         c.members.context, key_of(tag) | (synchronous ? journal::kSynchronous : 0), call, type};
-    if (outbox_.is_posted(to)) {
+    const auto repeat = [&]() -> SentMessage {
       execution_.count_replayed();
       return {to, outbox_.repeat(to, label, payload.bytes, hash_of(payload), payload.data),
               shown_tag};
-    }
+    };
+    if (outbox_.is_posted(to)) return repeat();
     become_live();
-    repetition_.before_anything_new(call);
+    if (repetition_.before_anything_new(call) && outbox_.is_posted(to)) [[unlikely]]
+      return repeat();
     const std::uint64_t k = outbox_.begin(to);
     std::uint64_t value = 0;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
@@ -216,8 +218,8 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
-    repetition_.before_anything_new(kQuestion);
     const std::uint32_t asker = execution_.incarnation();
+    repetition_.before_anything_new(kQuestion);
     const bool now = ask(look_thoroughly_or_not());
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -240,8 +242,8 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
-    repetition_.before_anything_new(kQuestion);
     const std::uint32_t asker = execution_.incarnation();
+    repetition_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not());
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -266,8 +268,8 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
-    repetition_.before_anything_new(kQuestion);
     const std::uint32_t asker = execution_.incarnation();
+    repetition_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not(), indices);
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -292,8 +294,8 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
-    repetition_.before_anything_new(kQuestion);
     const std::uint32_t asker = execution_.incarnation();
+    repetition_.before_anything_new(kQuestion);
     const Arrived* a = look(c, source, tag, look_thoroughly_or_not());
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -321,8 +323,8 @@ class PointToPoint {
     };
     if (recorded && outcomes_.recall(&then)) [[unlikely]]
       return repeat();
-    if (recorded) repetition_.before_anything_new(kQuestion);
     const std::uint32_t asker = execution_.incarnation();
+    if (recorded) repetition_.before_anything_new(kQuestion);
     const Arrived* a = nullptr;
     wait([&](bool thorough) {
       a = look(c, source, tag, thorough);

@@ -49,12 +49,13 @@ class Repetition {
   // Called before this rank does something that others see and former incarnations have not done,
   // and before a question of the program is answered anew: all that former incarnations have shown
   // must be repeated by then, else this execution has diverged. `call`: the operation's, or
-  // kQuestion, or kEnd.
-  [[gnu::always_inline]] void before_anything_new(std::uint32_t call) {
-    if (open_) [[unlikely]]
-      check(call);
+  // kQuestion, or kEnd. Returns whether this process was woken meanwhile: its predecessor may have
+  // done already what the caller is about to do.
+  [[gnu::always_inline]] bool before_anything_new(std::uint32_t call) {
+    return open_ && check(call);
   }
   // The same where waiting is possible: for a nonblocking operation that acts after it was entered.
+  // This process may have been woken meanwhile.
   bool may_do_new() {
     return !open_ || journal::breaks(host_, Rule::kNothingLeft) ||
            look().what == Left::What::kNothing;
@@ -74,21 +75,30 @@ class Repetition {
   }
 
  private:
-  [[gnu::noinline]] void check(std::uint32_t call) {
-    if (journal::breaks(host_, Rule::kNothingLeft)) return;
+  [[gnu::noinline]] bool check(std::uint32_t call) {
+    if (journal::breaks(host_, Rule::kNothingLeft)) return false;
+    const std::uint32_t incarnation = execution_.incarnation();
     const Left left = look();
-    if (left.what == Left::What::kNothing) return;
-    divergence_.report(diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
-    close();
+    if (left.what != Left::What::kNothing) {
+      divergence_.report(diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
+      close();
+    }
+    return execution_.incarnation() != incarnation;
   }
 
   // Returns what is left, and closes the repetition if nothing is. While it is open, this costs a
   // look at each channel and each context of this rank.
   Left look() {
     Left left;
-    if (!open_) return left;
-    left = find(true);
-    if (left.what == Left::What::kNothing) close();
+    while (open_) {
+      // While it takes in messages, this process may be woken as a later incarnation, which has
+      // more to repeat.
+      const std::uint32_t incarnation = execution_.incarnation();
+      left = find(true);
+      if (execution_.incarnation() != incarnation) continue;
+      if (left.what == Left::What::kNothing) close();
+      break;
+    }
     return left;
   }
   void close() {

@@ -35,7 +35,7 @@ void send(test::Rank& rank, test::Rank::Comm& comm) {
   const std::uint64_t word = 5;
   std::uint64_t sum = 0;
   const engine::Reduction op = test::sum_of_int64();
-  engine::Reduce fold(1, &word, sizeof word, op, &sum, nullptr);
+  engine::Reduce fold(1, &word, sizeof word, op, &sum, nullptr, nullptr, nullptr);
   rank.channel(comm, test::call(OpKind::kReduce, sizeof word, 1), &word, sizeof word, fold);
 }
 

@@ -24,6 +24,7 @@ from scenarios import (  # noqa: E402, F401
     going_back,
     hybrid,
     kept_journals,
+    layouts,
     log_ops,
     members,
     memory,

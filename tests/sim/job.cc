@@ -61,6 +61,9 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   std::byte* base = segment_.get();
   if (runs_ > 0) wipe_segment();
   journal::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
+  for (std::uint32_t r = 0; r < world_.ranks; ++r) {
+    journal::control_of(base, r)->node = r % world_.nodes;
+  }
   journal::SegmentHeader* header = journal::header_of(base);
   header->snapshots = world_.snapshot_every_turns != 0;
   if (header->snapshots != 0) journal::put(header->goes_back_to, journal::Return::kUndecided);

@@ -44,6 +44,7 @@ struct World {
   std::uint32_t ranks;
   // The program of each rank; depends only on what the rank receives.
   std::function<void(Player&)> body;
+  std::uint32_t nodes = 1;  // rank r is on node r % nodes
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;      // the program makes checkpoints

@@ -107,7 +107,9 @@ void Player::combine(const Reduction& self, const void* a, const void* b, void* 
   }
 }
 
-Reduction Player::reduction(bool user) { return {&Player::combine, sizeof(Element), user, this}; }
+Reduction Player::reduction(bool user) {
+  return {&Player::combine, sizeof(Element), user, this, !user};
+}
 
 recovery::Call Player::call(const Comm& of, OpKind kind, std::size_t bytes, int root) const {
   recovery::Call c = {};

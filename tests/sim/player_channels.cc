@@ -100,9 +100,12 @@ Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = contribution(c, count, false);
   const Buffer out = buffer(c.me == root ? count : 0);
+  const Buffer more = buffer(c.me == root && job_.world().nodes > 1 ? 2 * count : 0);
   const Reduction r = reduction(false);
-  return channel(c, OpKind::kReduce, static_cast<int>(root), in, out, true,
-                 engine::Reduce(root, in.data, in.bytes(), r, out.data, nullptr));
+  return channel(
+      c, OpKind::kReduce, static_cast<int>(root), in, out, true,
+      engine::Reduce(root, in.data, in.bytes(), r, out.data, nullptr,
+                     c.comm->fold_order(r.commutative), reinterpret_cast<std::byte*>(more.data)));
 }
 
 Status Player::gather(Comm& c, std::uint32_t root, std::size_t count) {

@@ -366,6 +366,7 @@ World random_world(std::uint32_t ranks, std::uint64_t seed, bool small) {
   World world = world_of(ranks, std::move(drawn));
   world.name = (small ? "small:" : "random:") + std::to_string(ranks) + ":" + std::to_string(seed);
   if (seed % 2 == 1) world.ahead_bytes = 0;  // senders have to wait
+  world.nodes = 1 + static_cast<std::uint32_t>(seed % 3);
   return world;
 }
 
@@ -385,7 +386,8 @@ World swarm_world(std::uint64_t seed) {
   world.name = "swarm:" + std::to_string(seed);
   world.untagged = (kinds & bit(Kind::kBegin)) != 0;
   world.ahead_bytes = kAhead[random.below(std::size(kAhead))];
-  std::string says = std::to_string(ranks) + " ranks,";
+  world.nodes = 1 + random.below(3);
+  std::string says = std::to_string(ranks) + " ranks on " + std::to_string(world.nodes) + " nodes,";
   for (unsigned k = 0; k < std::size(kKindNames); ++k) {
     if ((kinds >> k & 1) != 0) says += std::string(" ") + kKindNames[k];
   }

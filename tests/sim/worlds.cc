@@ -292,6 +292,25 @@ void add_communicators(Worlds& worlds) {
                 p.allreduce(all, 500);
               }},
              kAttempts, {Probe::kProgressLost});
+  // Three ranks on one node, two on the other.
+  World nodes = {"nodes", 5, [](Player& p) {
+                   Comm all = p.everyone(), some = p.comm({4, 1, 3, 0});
+                   p.allreduce(all, kInlineCount);
+                   p.allreduce(all, kSlotCount, {.user = true});
+                   p.allreduce(some, kStagedCount);
+                   p.allreduce(all, kStagedCount, {.user = true});
+                   p.allreduce(some, kSlicedCount);
+                   p.allreduce(all, kSlicedCount, {.user = true});
+                   p.reduce(all, 3, kStagedCount);
+                   Player::Pending first, second;
+                   p.begin_allreduce(all, &first, kStagedCount);
+                   p.begin_allreduce(all, &second, kStagedCount);
+                   p.wait(&second);
+                   p.wait(&first);
+                   p.barrier(all);
+                 }};
+  nodes.nodes = 2;
+  worlds.add(nodes, kAttempts);
 }
 
 void add_kills(Worlds& worlds) {

@@ -227,6 +227,33 @@ TEST(Options, OfOtherLaunchers) {
   }
 }
 
+TEST(Options, Layout) {
+  const auto job = [](const std::vector<const char*>& words) {
+    RunOptions o = run(words);
+    const auto error = complete(o, 2);
+    return error ? error->text : std::to_string(o.ranks()) + " ranks";
+  };
+  EXPECT_EQ(job({"--layout", "2,3,1", "x"}), "6 ranks");
+  EXPECT_EQ(job({"--layout", "2,2", "-n", "4", "x"}), "4 ranks");
+  EXPECT_EQ(job({"--layout", "2,2", "-n", "1", "x", ":", "-n", "3", "y"}), "4 ranks");
+  EXPECT_NE(job({"--layout", "2,2", "-n", "3", "x"}).find("4 ranks together, and the job has 3"),
+            std::string::npos);
+  RunOptions o = run({"--layout", "2,3,1", "x"});
+  ASSERT_FALSE(complete(o, 2));
+  std::string places;
+  for (std::uint32_t r = 0; r < 6; ++r) {
+    const RunOptions::Place place = o.place_of(r);
+    places += " " + std::to_string(place.node) + ":" + std::to_string(place.rank) + "/" +
+              std::to_string(place.size);
+  }
+  EXPECT_EQ(places, " 0:0/2 0:1/2 1:0/3 1:1/3 1:2/3 2:0/1");
+  for (const char* text : {",", "2,", ",2", "2,,2", "2,x", "0,2", "-1", "2 2", "1000,1000"}) {
+    EXPECT_NE(error_of({"--layout", text, "x"}).find(std::string("--layout ") + text + ": "),
+              std::string::npos)
+        << text;
+  }
+}
+
 TEST(Options, Hosts) {
   using Words = std::vector<const char*>;
   char own[256] = "";

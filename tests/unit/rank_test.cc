@@ -93,7 +93,7 @@ void reduce(Rank& rank, Rank::Comm& comm, std::uint32_t root, std::size_t count)
   std::vector<std::int64_t> in(count), out(count);
   for (std::size_t i = 0; i < count; ++i) in[i] = input_of(comm.members.rank, i);
   const engine::Reduction sum = sum_of_int64();
-  engine::Reduce fold(root, in.data(), count * 8, sum, out.data(), nullptr);
+  engine::Reduce fold(root, in.data(), count * 8, sum, out.data(), nullptr, nullptr, nullptr);
   const Call at = call(OpKind::kReduce, count * 8, static_cast<int>(root));
   ASSERT_EQ(rank.channel(comm, at, in.data(), count * 8, fold).status, Status::kOk);
   for (std::size_t i = 0; comm.members.rank == root && i < count; ++i) {
@@ -401,7 +401,7 @@ TEST(Disagreement, OfRootAndOfKindWithAChannel) {
       if (channel && rank.rank() == 1) {
         std::int64_t out;
         const engine::Reduction sum = sum_of_int64();
-        engine::Reduce fold(1, &x, 8, sum, &out, nullptr);
+        engine::Reduce fold(1, &x, 8, sum, &out, nullptr, nullptr, nullptr);
         s = rank.channel(world, call(OpKind::kReduce, 8, 1), &x, 8, fold).status;
       } else {  // each waits for the other's broadcast
         s = rank.replicated(world, call(OpKind::kBcast, 8, 1 - static_cast<int>(rank.rank())), u)

@@ -84,6 +84,11 @@ CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFil
     const std::vector<std::string>& command = programs[i].command;
     owner.arguments.insert(owner.arguments.end(), command.begin() + 1, command.end());
   }
+  std::string layout;
+  for (const std::uint32_t ranks : options.layout) {
+    layout += (layout.empty() ? "--layout " : ",") + std::to_string(ranks);
+  }
+  if (!layout.empty()) owner.program = layout + " " + owner.program;
   return owner;
 }
 

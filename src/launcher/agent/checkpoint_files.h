@@ -69,7 +69,7 @@ struct CheckpointHead {
 
 // Identifies the job that wrote a checkpoint: only the same job, started again, may resume from it.
 struct CheckpointOwner {
-  std::string program;  // the last part of its path
+  std::string program;  // the last part of its path, behind --layout if there are several nodes
   std::string build;    // as build_of() says
   std::vector<std::string> arguments;
   std::uint32_t ranks = 1;

@@ -232,6 +232,9 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   }
   std::byte* base = mapped.value().base();
   journal::format_segment(base, ranks, job, limit_bytes, processors);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    journal::control_of(base, r)->node = options.place_of(r).node;
+  }
   journal::SegmentHeader* header = journal::header_of(base);
   header->snapshots = options.snapshots.on();
   if (options.snapshots.on()) journal::put(header->goes_back_to, journal::Return::kUndecided);

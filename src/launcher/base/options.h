@@ -89,7 +89,8 @@ struct RunOptions {
   std::uint64_t heartbeat_ns = 10'000'000'000;  // with an event log
   bool quiet = false;
   bool verbose = false;
-  std::vector<std::string> notices;  // about options that were ignored
+  std::vector<std::string> notices;   // about options that were ignored
+  std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
 
   // The number of ranks of the job. REQUIRES complete().
   std::uint32_t ranks() const {
@@ -105,6 +106,17 @@ struct RunOptions {
   }
   const ProgramOptions& program_of(std::uint32_t rank) const {
     return programs[number_of_program(rank)];
+  }
+  // Where a rank is in the layout. REQUIRES complete(), and rank < ranks().
+  struct Place {
+    std::uint32_t node;
+    std::uint32_t rank, size;  // on its node
+  };
+  Place place_of(std::uint32_t rank) const {
+    if (layout.empty()) return {0, rank, ranks()};
+    std::uint32_t node = 0;
+    for (; rank >= layout[node]; ++node) rank -= layout[node];
+    return {node, rank, layout[node]};
   }
 };
 

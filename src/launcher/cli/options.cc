@@ -380,6 +380,22 @@ std::optional<Error> finish_recovery(const Raw& raw, RunOptions& o) {
   return {};
 }
 
+// Parses --layout: "4,4".
+std::optional<Error> read_layout(const std::string& text, std::vector<std::uint32_t>& layout) {
+  std::uint64_t all = 0;
+  for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const auto ranks = parse_ranks("--layout " + text + ":", text.substr(at, end - at));
+    if (!ranks.ok()) return ranks.error();
+    layout.push_back(static_cast<std::uint32_t>(ranks.value()));
+    all += ranks.value();
+    at = end + 1;
+  }
+  if (all <= journal::kMaxRanks) return {};
+  return usage("--layout " + text + ": a job has at most " + std::to_string(journal::kMaxRanks) +
+               " ranks");
+}
+
 Result<Command> finish(Raw& raw) {
   RunOptions& o = raw.options;
   const auto binding = parse_choice(
@@ -402,6 +418,7 @@ Result<Command> finish(Raw& raw) {
     if (!timeout.ok()) return timeout.error();
     o.timeout_ns = timeout.value();
   }
+  if (const auto error = read_layout(raw.layout, o.layout)) return *error;
   if (!raw.heartbeat.empty()) {
     const auto interval = parse_seconds("--heartbeat", raw.heartbeat, 1e-3, 1e9, kSomeTime);
     if (!interval.ok()) return interval.error();
@@ -621,12 +638,23 @@ std::string version_text() {
 }
 
 std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
+  std::uint32_t laid_out = 0;
+  for (const std::uint32_t ranks : options.layout) laid_out += ranks;
   for (ProgramOptions& program : options.programs) {
     if (program.ranks) continue;
+    if (laid_out > 0) {
+      program.ranks = laid_out;
+      continue;
+    }
     const auto ranks = default_ranks(processors);
     if (!ranks.ok()) return ranks.error();
     program.ranks = ranks.value();
   }
+  if (laid_out > 0 && laid_out != options.ranks()) {
+    return usage("--layout gives the nodes " + std::to_string(laid_out) +
+                 " ranks together, and the job has " + std::to_string(options.ranks()));
+  }
+  if (options.layout.size() == 1) options.layout.clear();
   if (options.journal_limit_bytes == 0) {
     options.journal_limit_bytes = default_journal_limit_bytes(options.journal_directory);
   }

@@ -70,6 +70,12 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "after this time, print the operation and stack of every\n"
                  "rank and end the job")
       ->type_name("SECONDS");
+  app.add_option("--layout", raw.layout,
+                 "number of ranks of each node, for example 4,4. Nodes\n"
+                 "share this machine; reductions have the bits, and\n"
+                 "MPI_Comm_split_type the groups, of a job on so many\n"
+                 "machines")
+      ->type_name("LIST");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
                "MASTER_PORT for ranks, as torch.distributed reads them");

@@ -39,6 +39,7 @@ struct Raw {
   std::string memory_for_images;
   std::string on_divergence = "rollback";
   std::string libc_recording = "on";
+  std::string layout;
   std::string binding = "auto";
   std::string output_directory;
   std::string standard_input;

@@ -78,14 +78,12 @@ void set_variable(Environment& environment, const std::string& name, const std::
 }
 
 // Variables in which Open MPI, PMIx, MPICH and Intel MPI give a process its rank.
-constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK",
-                                          "OMPI_COMM_WORLD_LOCAL_RANK",
-                                          "OMPI_COMM_WORLD_NODE_RANK",
-                                          "PMIX_RANK",
-                                          "PMI_RANK",
-                                          "MPI_LOCALRANKID"};
-constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                          "OMPI_UNIVERSE_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_UNIVERSE_SIZE", "PMI_SIZE"};
+// The same on the rank's node.
+constexpr const char* kLocalRankVariables[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
+                                               "OMPI_COMM_WORLD_NODE_RANK", "MPI_LOCALRANKID"};
+constexpr const char* kLocalSizeVariables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
 
 // Whether another launcher set this variable to describe its job, which is not this one.
 bool is_of_another_launcher(std::string_view entry) {
@@ -246,17 +244,21 @@ Result<std::vector<std::string>> environment_of(std::uint32_t rank, const Surrou
   set_variable(environment, wire::kEnvRank, std::to_string(rank));
   set_variable(environment, wire::kEnvLibcRecording, options.libc_recording ? "on" : "off");
   set_variable(environment, wire::kEnvProgram, std::to_string(program));
-  for (const char* name : kRankVariables) set_variable(environment, name, std::to_string(rank));
-  for (const char* name : kSizeVariables) {
-    set_variable(environment, name, ranks);
-  }
+  const RunOptions::Place place = options.place_of(rank);
+  const std::string local_rank = std::to_string(place.rank);
+  const std::string local_ranks = std::to_string(place.size);
+  const auto set_all = [&](const auto& names, const std::string& value) {
+    for (const char* name : names) set_variable(environment, name, value);
+  };
+  set_all(kRankVariables, std::to_string(rank));
+  set_all(kSizeVariables, ranks);
+  set_all(kLocalRankVariables, local_rank);
+  set_all(kLocalSizeVariables, local_ranks);
   if (!options.torch) return environment;
-  for (const char* name : {"RANK", "LOCAL_RANK"}) {
-    set_variable(environment, name, std::to_string(rank));
-  }
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}) {
-    set_variable(environment, name, ranks);
-  }
+  set_variable(environment, "RANK", std::to_string(rank));
+  set_variable(environment, "LOCAL_RANK", local_rank);
+  set_variable(environment, "WORLD_SIZE", ranks);
+  set_variable(environment, "LOCAL_WORLD_SIZE", local_ranks);
   for (const auto& [name, value] :
        {std::pair{"MASTER_ADDR", "127.0.0.1"}, std::pair{"MASTER_PORT", "29500"}}) {
     if (find_variable(environment, name) == nullptr) set_variable(environment, name, value);

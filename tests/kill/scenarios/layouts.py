@@ -1,0 +1,50 @@
+"""Jobs whose ranks are laid out on several nodes: the bits of reductions follow from the layout alone."""
+
+import re
+
+from harness import Kill, require, scenario
+from scenarios.written_images import place, require_whole
+
+
+def ranks_of(layout):
+    return sum(int(n) for n in layout.split(","))
+
+
+@scenario(layout=["1,1", "2,2", "3,1", "1,3,2"])
+def layout(t, layout):
+    """Each result has the documented bits, without deaths and with some."""
+    n = ranks_of(layout)
+    command, flags = ("layout", layout), ["--layout", layout]
+    last = t.undisturbed(n, *command, flags=flags)
+    places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
+    for _ in range(40 if t.long else 4):
+        kills = [Kill(*t.rng.choice(places)) for _ in range(3)]
+        kills = list({kill.rank: kill for kill in kills}.values())
+        t.recovers(n, *command, kills=kills, flags=flags)
+
+
+@scenario(limit_s=300)
+def layout_blocks(t):
+    """Nodes beyond the sixteenth are in another block."""
+    layout = ",".join(["8"] + ["1"] * 17)  # from 24 ranks on, one member reduces for all
+    n = ranks_of(layout)
+    flags = ["--layout", layout]
+    t.recovers(n, "layout", layout, kills=[Kill(n - 1, 40), Kill(3, 60)], flags=flags)
+
+
+@scenario(limit_s=300)
+def layout_goes_on(t):
+    """A job goes on from written images with the same layout; with another one a line refuses that."""
+    command = ("layout", "2,1", "20")
+    flags = ["--layout", "2,1"]
+    expected = t.undisturbed(3, *command, flags=flags)
+    with place(t) as where:
+        where.killed(3, *command, flags=flags)
+        for other in ([], ["--layout", "1,2"]):
+            result = where.run(3, *command, resume=True, flags=other)
+            require(result.code != 0, "another layout is accepted", result)
+            said = r"^rejoin: .* was written by --layout 2,1 layout, not by "
+            require(re.search(said, result.err, re.MULTILINE), "it does not say why", result)
+        where.out, where.err = where.out[:1], where.err[:1]
+        result = where.resumes(3, *command, flags=flags)
+        require_whole(where, result, expected, 3)
