@@ -372,9 +372,10 @@ struct alignas(kLine) ContextBlock {
   std::uint64_t context;
   std::uint32_t size;
   std::uint32_t rank;
-  Offset members;                    // u32 world ranks
-  OwnerWord<std::uint64_t> freed;    // the owner's ordinal when it freed it; 0 = not yet
-  Offset next_reclaimed;             // the owner's free list of reclaimed blocks
+  Offset members;                        // u32 world ranks
+  OwnerWord<std::uint64_t> freed;        // the owner's ordinal when it freed it; 0 = not yet
+  OwnerWord<std::uint64_t> free_number;  // of the owner's frees, if it was freed
+  Offset next_reclaimed;                 // the owner's free list of reclaimed blocks
   std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
   Log records;                       // tail = operations committed = the position
   alignas(kLine) Slot slot[kSlots];  // by the sequence number
@@ -461,6 +462,7 @@ inline constexpr std::uint32_t kVersions = 4;
 struct Marks {
   OwnerWord<std::uint64_t> number;  // of the version, or of the image
   std::uint64_t ordinal;
+  std::uint64_t frees;  // contexts that were freed until then
   std::uint64_t made_wall_ns;
   std::uint64_t observations;  // bytes of the log
   std::uint64_t contexts;

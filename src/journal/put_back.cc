@@ -63,8 +63,9 @@ class OneRank {
       put(block.freed, 0);
       return;
     }
-    const std::uint64_t freed = block.freed.load();
-    if (freed != 0 && freed <= marks_.ordinal) return;  // it was past then, too
+    // It was past then, too. The ordinal does not tell: the image may have been made inside the
+    // operation behind which the context was freed.
+    if (block.freed.load() != 0 && block.free_number.load() <= marks_.frees) return;
     put(entry.context, kForgottenContext);
     put(entry.block, kReclaimed);
     block.next_reclaimed = head_.reclaimed_blocks;
@@ -83,14 +84,25 @@ class OneRank {
       const bool is_void = e != nullptr && e->ready.load() == k + 1;
       if (is_void && holds(Rule::kVoidMessagesUnready)) put(e->ready, 0);
     }
-    // A receiver that has matched a message, and has not received it, shows that again.
-    const Image& receiver = *find_image(base_, to, set_);
-    for (std::uint64_t k = received_of(base_, receiver.marks)[rank_]; k < sent; ++k) {
-      ChannelEntry* e = entry(log, k);
-      const bool is_there = e != nullptr && e->ready.load() == k + 1;
-      if (is_there && holds(Rule::kMatchesVoid)) put(e->matched, 0);
+    // A receiver that has matched a message, and has not received it, shows that again. What it has
+    // received already, perhaps behind others that it has not, stays matched.
+    const Marks& receiver = find_image(base_, to, set_)->marks;
+    const std::uint64_t* received = received_of(base_, receiver);
+    const std::uint64_t* looked_at = received + header_of(base_)->ranks;
+    const std::uint64_t* waiting = looked_at + header_of(base_)->ranks;
+    for (std::uint64_t i = 0; i < receiver.waiting; ++i) {
+      if (MatchWord::from(waiting[i]) == rank_) match_is_void(log, MatchWord::index(waiting[i]));
+    }
+    const bool all = !holds(Rule::kReceivedStaysMatched);
+    for (std::uint64_t k = all ? received[rank_] : looked_at[rank_]; k < sent; ++k) {
+      match_is_void(log, k);
     }
     put(log.tail, sent);
+  }
+  void match_is_void(Log& log, std::uint64_t k) {
+    ChannelEntry* e = entry(log, k);
+    const bool is_there = e != nullptr && e->ready.load() == k + 1;
+    if (is_there && holds(Rule::kMatchesVoid)) put(e->matched, 0);
   }
   ChannelEntry* entry(Log& log, std::uint64_t k) const {
     std::uint64_t run;

@@ -66,6 +66,7 @@ enum class Rule : std::uint8_t {
   kRecordsGoBack,           // all go back: every log ends at its own image's cursor,
   kVoidMessagesUnready,     // void messages are not there,
   kMatchesVoid,             // nor what their receivers have said of the others,
+  kReceivedStaysMatched,    // unless these were received,
   kReceivesOpenAgain,       // nor what receives of any source were given,
   kForgetContributions,     // nor what was contributed
   kCursorOfRecords,         // an image holds operations that have no record of its rank

@@ -90,7 +90,7 @@ class AttemptedOp final : public Replicated<H> {
     this->prepare_input();
     if (ops_.repetition.open()) [[unlikely]] {
       repeats_ = ops_.repeats_contribution(c_, e_, &fingerprint_);
-      if (!nonblocking_) ops_.repetition.before_anything_new(e_.call);
+      if (!nonblocking_ && ops_.repetition.before_anything_new(e_.call)) return Progress::kPending;
     }
     prepare_attempt();
     state_ = State::kMayBegin;

@@ -83,8 +83,9 @@ class ChannelOp {
       return Progress::kDone;
     };
     if (outbox_.is_posted(to)) return repeat();
-    if (ops_.repetition.before_anything_new(e_.call) && outbox_.is_posted(to)) [[unlikely]]
-      return repeat();
+    while (ops_.repetition.before_anything_new(e_.call)) {
+      if (outbox_.is_posted(to)) return repeat();
+    }
     if (!outbox_.is_near(c_, e_.sequence, peer, bytes, nonblocking_)) {
       host.step(Step::kFar);
       if (!nonblocking_) host.give_way();
@@ -161,7 +162,9 @@ class ChannelOp {
     }
     e_.record = c_.records.at(e_.sequence);
     ops_.execution.count_replayed();
+    const bool truncated = outcome_.status == Status::kTruncated;
     compare_with_record();
+    if (truncated && outcome_.status == Status::kOk) outcome_.status = Status::kTruncated;
   }
 
   // The message that was received last has been read.

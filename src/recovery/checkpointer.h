@@ -62,8 +62,9 @@ class Checkpointer {
       if (!again) {
         execution_.become_live(header_->ranks > 1);
         // Its predecessor may have prepared it, if this process was woken meanwhile.
-        again = ops_.repetition.before_anything_new(index) &&
-                control_->prepared.load(std::memory_order_relaxed) >= v;
+        while (!again && ops_.repetition.before_anything_new(index)) {
+          again = control_->prepared.load(std::memory_order_relaxed) >= v;
+        }
       }
       if (again) {
         execution_.count_replayed();
@@ -302,9 +303,12 @@ class Checkpointer {
       // A member may wait for an operation that this rank has entered before this checkpoint.
       waits_.advance(thorough);
       host_.step(Step::kLook);
-      if (peers_.committed() >= v) return true;
+      // An image that is wanted is made before this rank leaves: others may have made theirs in
+      // front of this checkpoint.
+      if (peers_.committed() >= v) return ops_.taking.before() == Imaged::kNone;
       if (thorough) inbox_.poll_all(true);
       if (thorough) other = ops_.find_disagreement_at_checkpoint(world, v);
+      if (other.found() && ops_.taking.before() != Imaged::kNone) other = {};
       return other.found();
     });
     if (!other.found()) return Status::kOk;

@@ -113,6 +113,7 @@ class Communicators {
 
   // Drops the private state; records and position stay for the others. `ordinal`: the program's.
   void free(Comm<H>* c, std::uint64_t ordinal) {
+    c->members.mine->free_number.store(host_, Step::kSame, ++frees_);
     c->members.mine->freed.store(host_, Step::kFreed, ordinal + 1);
     retire(c->members.context);
     Comm<H>** link = &first_;
@@ -126,6 +127,9 @@ class Communicators {
     for (engine::FoldStep* order : c->order) arena_.release(order, size * sizeof *order);
     arena_.destroy(c);
   }
+
+  // Communicators that this execution has freed.
+  std::uint64_t frees() const { return frees_; }
 
   // Null: this rank has no such context.
   Comm<H>* find(std::uint64_t context) const {
@@ -243,6 +247,7 @@ class Communicators {
   static constexpr std::size_t kBuckets = 64;
   static std::size_t bucket(std::uint64_t context) { return context >> 32 & (kBuckets - 1); }
 
+  std::uint64_t frees_ = 0;
   Comm<H>* first_ = nullptr;
   Comm<H>* buckets_[kBuckets] = {};
   Retired* retired_ = nullptr;

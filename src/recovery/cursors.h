@@ -31,6 +31,7 @@ class Cursors {
   void put(journal::Marks& slot) {
     std::uint64_t contexts = 0;
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) ++contexts;
+    slot.frees = comms_.frees();
     slot.made_wall_ns = host_.now_ns() + journal::job_of(host_)->wall_offset_ns;
     slot.waiting = inbox_.count_waiting();
     slot.receives = inbox_.receives();

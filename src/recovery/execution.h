@@ -158,6 +158,8 @@ class Execution {
   // Called in an image that has been woken: it is the next incarnation.
   void rebase() {
     incarnation_ = control_->incarnation.load(std::memory_order_acquire);
+    log_.look_again();
+    faults_.look_again();
     begin();
     control_->ordinal.store(host_, Step::kPosition, ordinal_, std::memory_order_relaxed);
   }

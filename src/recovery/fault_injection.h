@@ -30,6 +30,9 @@ class FaultInjection {
     arm(ordinal);
   }
 
+  // Called in an image that has been woken, perhaps in a job with other faults.
+  void look_again() { points_ = journal::fault_points(host_); }
+
   // A moment of the operation with this ordinal.
   void point(std::uint64_t ordinal, Moment moment) {
     if (ordinal == next_) [[unlikely]]
@@ -63,7 +66,7 @@ class FaultInjection {
   }
 
   H& host_;
-  const std::span<journal::FaultPoint> points_;
+  std::span<journal::FaultPoint> points_;
   std::uint32_t incarnation_;
   std::uint64_t next_ = 0;  // 0 = none
 };

@@ -23,6 +23,8 @@ class OperationLog {
   explicit OperationLog(Host& host) : host_(host), wanted_(journal::job_of(host)->log_ops != 0) {}
 
   bool wanted() const { return wanted_; }
+  // Called in an image that has been woken, perhaps in a job with other options.
+  void look_again() { wanted_ = journal::job_of(host_)->log_ops != 0; }
 
   // An operation begins. `replayed`: the number of operations answered by the journal so far.
   void begin(const journal::CallEntry& call, std::uint64_t replayed) {
@@ -69,7 +71,7 @@ class OperationLog {
   }
 
   Host& host_;
-  const bool wanted_;
+  bool wanted_;
   journal::CallEntry call_ = {};
   std::uint64_t replayed_ = 0;
   std::uint64_t model_bytes_ = 0;

@@ -98,9 +98,11 @@ class PointToPoint {
     waits_.advance(false);
     if (ready(false)) return;
     journal::wait_until(host_, [&](bool thorough) {
+      const std::uint32_t incarnation = execution_.incarnation();
       waits_.advance(thorough);
       if (ready(thorough)) return true;
-      become_live();
+      // If this process was woken meanwhile, its predecessor may have come further.
+      if (execution_.incarnation() == incarnation) become_live();
       return false;
     });
   }
@@ -127,8 +129,9 @@ class PointToPoint {
     };
     if (outbox_.is_posted(to)) return repeat();
     become_live();
-    if (repetition_.before_anything_new(call) && outbox_.is_posted(to)) [[unlikely]]
-      return repeat();
+    while (repetition_.before_anything_new(call)) {
+      if (outbox_.is_posted(to)) return repeat();
+    }
     const std::uint64_t k = outbox_.begin(to);
     std::uint64_t value = 0;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
@@ -218,8 +221,10 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
+    while (repetition_.before_anything_new(kQuestion)) {
+      if (outcomes_.recall(&then)) return repeat();
+    }
     const std::uint32_t asker = execution_.incarnation();
-    repetition_.before_anything_new(kQuestion);
     const bool now = ask(look_thoroughly_or_not());
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -242,8 +247,10 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
+    while (repetition_.before_anything_new(kQuestion)) {
+      if (outcomes_.recall(&then)) return repeat();
+    }
     const std::uint32_t asker = execution_.incarnation();
-    repetition_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not());
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -268,8 +275,10 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
+    while (repetition_.before_anything_new(kQuestion)) {
+      if (outcomes_.recall(&then)) return repeat();
+    }
     const std::uint32_t asker = execution_.incarnation();
-    repetition_.before_anything_new(kQuestion);
     const int now = ask(look_thoroughly_or_not(), indices);
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -294,8 +303,10 @@ class PointToPoint {
     };
     if (outcomes_.recall(&then)) [[unlikely]]
       return repeat();
+    while (repetition_.before_anything_new(kQuestion)) {
+      if (outcomes_.recall(&then)) return repeat();
+    }
     const std::uint32_t asker = execution_.incarnation();
-    repetition_.before_anything_new(kQuestion);
     const Arrived* a = look(c, source, tag, look_thoroughly_or_not());
     if (is_answered_since(asker, &then)) [[unlikely]]
       return repeat();
@@ -323,8 +334,10 @@ class PointToPoint {
     };
     if (recorded && outcomes_.recall(&then)) [[unlikely]]
       return repeat();
+    while (recorded && repetition_.before_anything_new(kQuestion)) {
+      if (outcomes_.recall(&then)) return repeat();
+    }
     const std::uint32_t asker = execution_.incarnation();
-    if (recorded) repetition_.before_anything_new(kQuestion);
     const Arrived* a = nullptr;
     wait([&](bool thorough) {
       a = look(c, source, tag, thorough);

@@ -50,7 +50,7 @@ class Repetition {
   // and before a question of the program is answered anew: all that former incarnations have shown
   // must be repeated by then, else this execution has diverged. `call`: the operation's, or
   // kQuestion, or kEnd. Returns whether this process was woken meanwhile: its predecessor may have
-  // done already what the caller is about to do.
+  // done already what the caller is about to do. If it has not, the caller calls this again.
   [[gnu::always_inline]] bool before_anything_new(std::uint32_t call) {
     return open_ && check(call);
   }
@@ -79,11 +79,11 @@ class Repetition {
     if (journal::breaks(host_, Rule::kNothingLeft)) return false;
     const std::uint32_t incarnation = execution_.incarnation();
     const Left left = look();
-    if (left.what != Left::What::kNothing) {
-      divergence_.report(diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
-      close();
-    }
-    return execution_.incarnation() != incarnation;
+    if (execution_.incarnation() != incarnation) return true;
+    if (left.what == Left::What::kNothing) return false;
+    divergence_.report(diagnostics_.other_course(execution_.ordinal(), host_.rank(), call, left));
+    close();
+    return false;
   }
 
   // Returns what is left, and closes the repetition if nothing is. While it is open, this costs a

@@ -53,6 +53,7 @@ class Replicated {
   // and the operation is to be executed from its beginning.
   [[gnu::noinline]] Progress begin_again() {
     incarnation_ = ops_.execution.incarnation();
+    if (!e_.entered()) return Progress::kPending;
     const bool has_record = c_.members.size > 1 && e_.sequence < c_.records.tail();
     if (has_record && !journal::breaks(ops_.host, Rule::kOwnRecordInWait)) {
       e_.record = c_.records.at(e_.sequence);

@@ -17,7 +17,7 @@ using Messages = recovery::PointToPoint<SimHost>;
 namespace {
 
 constexpr std::uint64_t kContext = 77;
-constexpr int kTag = 3;
+constexpr int kTag = 3, kLateTag = 4;
 
 void add(const engine::Reduction&, const void* a, const void* b, void* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -257,19 +257,22 @@ std::uint64_t BitPlayer::count_sent(std::uint32_t to) const {
   return static_cast<std::uint64_t>(std::count_if(events_, events_ + count_, is_sent));
 }
 
-recovery::SentMessage BitPlayer::post(std::uint32_t to, std::uint64_t value, bool synchronous) {
+recovery::SentMessage BitPlayer::post(std::uint32_t to, std::uint64_t value, bool synchronous,
+                                      int tag) {
   const std::uint32_t c = begin_message(synchronous ? OpKind::kIssend : OpKind::kIsend);
   const recovery::SentMessage m =
-      rank_.messages().send(*comm_, c, to, kTag, synchronous, 0, {sizeof value, &value});
+      rank_.messages().send(*comm_, c, to, tag, synchronous, 0, {sizeof value, &value});
   happened(Kind::kSent, to, m.index, 0, value);
   rank_.messages().end();
   return m;
 }
 
-void BitPlayer::send(std::uint32_t to, std::uint64_t value) { post(to, value, false); }
+void BitPlayer::send(std::uint32_t to, std::uint64_t value, bool late) {
+  post(to, value, false, late ? kLateTag : kTag);
+}
 
 void BitPlayer::send_synchronously(std::uint32_t to, std::uint64_t value) {
-  const recovery::SentMessage m = post(to, value, true);
+  const recovery::SentMessage m = post(to, value, true, kTag);
   begin_message(OpKind::kWait);
   rank_.messages().wait([&](bool thorough) {
     if (thorough) rank_.messages().progress(true);
@@ -279,10 +282,10 @@ void BitPlayer::send_synchronously(std::uint32_t to, std::uint64_t value) {
   happened(Kind::kMatched, to, m.index, 0, 0);
 }
 
-std::uint64_t BitPlayer::receive(int from) {
+std::uint64_t BitPlayer::receive(int from, bool late) {
   recovery::Receive receive;
   receive.source = from < 0 ? recovery::kAnySource : static_cast<std::uint32_t>(from);
-  receive.tag = Messages::key_of(kTag);
+  receive.tag = Messages::key_of(late ? kLateTag : kTag);
   begin_message(OpKind::kIrecv);
   rank_.messages().post(*comm_, receive);
   rank_.messages().end();

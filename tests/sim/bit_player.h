@@ -39,11 +39,12 @@ class BitPlayer {
   void barrier() { sum(0); }
   // Makes a checkpoint. The global model is the newest sum, the local one the state.
   void checkpoint();
-  void send(std::uint32_t to, std::uint64_t value);
+  // late: a receive that is not late does not get it.
+  void send(std::uint32_t to, std::uint64_t value, bool late = false);
   void send_synchronously(std::uint32_t to, std::uint64_t value);
   // Receives a message. from < 0: from any rank.
   // Returns the value.
-  std::uint64_t receive(int from);
+  std::uint64_t receive(int from, bool late = false);
   // Returns whether a message of `from` has arrived.
   bool asks(std::uint32_t from);
   // Returns a hash over all that the program has received.
@@ -63,7 +64,7 @@ class BitPlayer {
   void happened(Happened::Kind kind, std::uint32_t peer, std::uint64_t index, std::uint64_t message,
                 std::uint64_t value);
   SimRank::Comm* communicator(std::uint64_t context);
-  recovery::SentMessage post(std::uint32_t to, std::uint64_t value, bool synchronous);
+  recovery::SentMessage post(std::uint32_t to, std::uint64_t value, bool synchronous, int tag);
 
   static constexpr std::size_t kMostEvents = 400;
   Job& job_;

@@ -126,6 +126,15 @@ void orders(BitPlayer& p) {
   p.sum(p.number(1000) + p.state());
 }
 
+// A message whose sender waits for its match is received before an older one of the same sender.
+void overtaking(BitPlayer& p) {
+  if (p.rank() == 1) p.send(0, p.number(1000) + p.state(), true);
+  if (p.rank() == 1) p.send_synchronously(0, p.number(1000));
+  if (p.rank() == 0) p.receive(1);
+  for (int i = 0; i < 3; ++i) p.sum(p.number(1000));
+  if (p.rank() == 0) p.receive(1, true);
+}
+
 // The bits decide what the models of checkpoints contain.
 void checkpoints(BitPlayer& p) {
   p.sum(p.number(1000) + p.state());
@@ -188,6 +197,7 @@ std::vector<World> bit_worlds() {
   add_back("back-waits", 2, 25, waits);
   add_back("back-senders", 3, 40, again<senders>);
   add_back("back-orders", 3, 30, again<orders>);
+  add_back("back-overtaking", 2, 20, again<overtaking>);
   add_back("back-communicators", 3, 30, again<communicators>);
   add_back("back-checkpoints", 3, 25, again<checkpoints>);
   add_back("back-all", 3, 60, all_longer);

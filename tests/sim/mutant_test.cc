@@ -120,6 +120,7 @@ const RuleCase kRules[] = {
     {"ForgetContributions", Rule::kForgetContributions, "back-sums", ""},
     {"ShowMatchesAgain", Rule::kShowMatchesAgain, "back-orders", ""},
     {"MatchesVoid", Rule::kMatchesVoid, "back-orders", ""},
+    {"ReceivedStaysMatched", Rule::kReceivedStaysMatched, "back-overtaking", "deadlock"},
     {"ReceivesOpenAgain", Rule::kReceivesOpenAgain, "back-senders", ""},
     {"OpenMatchesStay", Rule::kOpenMatchesStay, "images-open-for-long", ""},
     {"FinishedBehindImage", Rule::kFinishedBehindImage, "back-gathers", ""},

@@ -362,6 +362,15 @@ void JobSegment::copy_payload(SegmentCopy& copy) const {
 
 void JobSegment::copy_structure(SegmentCopy& copy) const {
   for (const SegmentPiece& p : populated_structure()) copy.add(base_, p.at, p.bytes);
+  // Labels of zones lie among the payload, and a zone may have been closed since that was copied.
+  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+    const journal::RegionHead* head = journal::region_of(base_, r);
+    for (std::uint32_t i = 0; i < head->zones; ++i) {
+      const journal::Buffer& label = head->zone[i].label;
+      const std::uint64_t from = label.at / kPageBytes * kPageBytes;
+      copy.add(base_, from, label.at + label.bytes - from);
+    }
+  }
 }
 
 void JobSegment::ring(std::uint32_t rank) const {
