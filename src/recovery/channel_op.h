@@ -192,7 +192,7 @@ class ChannelOp {
       outcome_.status = Status::kMismatch;
       return Progress::kFailed;
     }
-    if (ops_.taking.before() != Imaged::kNone) return Progress::kPending;
+    if (ops_.taking.before() != Imaged::kNone && was_woken()) return Progress::kPending;
     const bool in_turn = c_.records.tail() == e_.sequence;
     if (!in_turn && !journal::breaks(ops_.host, Rule::kMismatchInTurn)) return Progress::kPending;
     outcome_.status = ops_.mismatch(c_, e_, other_);

@@ -304,11 +304,15 @@ class Checkpointer {
       waits_.advance(thorough);
       host_.step(Step::kLook);
       // An image that is wanted is made before this rank leaves: others may have made theirs in
-      // front of this checkpoint.
-      if (peers_.committed() >= v) return ops_.taking.before() == Imaged::kNone;
-      if (thorough) inbox_.poll_all(true);
-      if (thorough) other = ops_.find_disagreement_at_checkpoint(world, v);
-      if (other.found() && ops_.taking.before() != Imaged::kNone) other = {};
+      // front of this checkpoint. Behind it this rank looks again.
+      while (peers_.committed() >= v) {
+        if (ops_.taking.before() == Imaged::kNone) return true;
+      }
+      if (!thorough) return false;
+      inbox_.poll_all(true);
+      do {
+        other = ops_.find_disagreement_at_checkpoint(world, v);
+      } while (other.found() && ops_.taking.before() != Imaged::kNone);
       return other.found();
     });
     if (!other.found()) return Status::kOk;
