@@ -40,8 +40,8 @@ struct Comm {
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
   std::uint64_t least_tail = 0;  // operations that all members had completed, at the last look
-  // In which order reductions combine contributions: of operators that do not commute, and of those
-  // that do. Null: all members are on one node.
+  // The order in which reductions combine contributions: [0] for operators that do not commute, [1]
+  // for the others. Null: all members are on one node.
   engine::FoldStep* order[2] = {};
   const engine::FoldStep* fold_order(bool commutative) const { return order[commutative]; }
   // Point-to-point messages that no receive has matched, and receives that no message has matched,
