@@ -75,7 +75,8 @@ class Job:
 
     def __init__(self, command, directory, limit_s):
         self.command, self.directory, self.limit_s = command, directory, limit_s
-        self.events, self.pids, self.killed, self.files = [], {}, [], {}
+        self.events, self.pids, self.files = [], {}, {}
+        self.killed, self.images_killed = [], []  # ranks; processes
         self._mark = f"REJOIN_KILL_TEST={uuid.uuid4().hex}"
         self._partial_event = ""
         self._files_before = rejoin_files()

@@ -20,8 +20,10 @@ PYTHON = "/usr/bin/python3"
 def kill_image(job, rng):
     found = images(job)
     if found:
+        pid = rng.choice(found)
         try:
-            os.kill(rng.choice(found), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
+            job.images_killed.append(pid)
         except ProcessLookupError:
             pass  # a newer image has replaced it
 
