@@ -26,6 +26,13 @@ void fold_by_nodes(const std::uint32_t* node, std::uint32_t n, FoldStep* order) 
   }
 }
 
+void fold_blocks(std::uint32_t nodes, FoldStep* order) {
+  for (std::uint32_t k = 0; k < nodes; ++k) {
+    const std::uint32_t i = nodes - 1 - k;
+    order[k] = {i, i % kNodesInBlock == 0 ? 2u : 1u};
+  }
+}
+
 void fold_by_runs(const std::uint32_t* node, std::uint32_t n, FoldStep* order) {
   for (std::uint32_t k = 0; k < n; ++k) {
     const std::uint32_t i = n - 1 - k;

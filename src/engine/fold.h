@@ -30,7 +30,10 @@ inline constexpr std::uint32_t kNodesInBlock = 16;
 
 // Fills order[n] from the nodes of n members, for operators that are commutative. O(n log n).
 void fold_by_nodes(const std::uint32_t* node, std::uint32_t n, FoldStep* order);
-// Likewise, for operators that are not.
+// Fills order[nodes] for the results of the nodes, in the order of their lowest members: what
+// fold_by_nodes() does with them.
+void fold_blocks(std::uint32_t nodes, FoldStep* order);
+// As fold_by_nodes(), for operators that are not commutative.
 void fold_by_runs(const std::uint32_t* node, std::uint32_t n, FoldStep* order);
 
 // Combines contributions, which are added in the order of evaluation, into `out`.

@@ -89,11 +89,33 @@ class Journal {
     records.publish(Step::kCommit);
   }
 
+  // Gives something to the other nodes. Its index and `ready` are set here. The newest departure of
+  // a context belongs to a later operation, or a later part, than the one before.
+  void depart(LogWriter<Departure, H>& departures, const Departed& what) {
+    Departure* d = departures.next();
+    if (d == nullptr) out_of_memory();
+    const auto put = [&](auto& word, auto value) {
+      word.store(host_, Step::kSame, value, std::memory_order_relaxed);
+    };
+    d->ready.store(host_, Step::kDepart, 0, std::memory_order_relaxed);
+    order_stores();
+    put(d->sequence, what.sequence);
+    put(d->value, what.value);
+    put(d->bytes, what.bytes);
+    put(d->call, what.call);
+    put(d->chain, what.chain);
+    put(d->fingerprint, what.fingerprint);
+    put(d->part, static_cast<std::uint32_t>(what.part));
+    d->ready.store(host_, Step::kDepart, departures.tail() + 1);
+    departures.publish(Step::kDeparted);
+  }
+
   // --- Contexts
 
   // Returns this rank's block of a context, or makes it. Null: no memory, or the context is past.
+  // spans: the members are on nodes that share only messages.
   ContextBlock* make_block(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
-                           bool permanent) {
+                           bool permanent, bool spans) {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
     if (found.entry != nullptr) return found.block;
     ContextEntry* entry = free_entry(context);
@@ -102,7 +124,7 @@ class Journal {
     const std::uint64_t bytes = size * sizeof(std::uint32_t);
     const bool has_room = bytes <= round_up_line(block->size * sizeof(std::uint32_t));
     const Offset list = has_room ? block->members : region_.memory().allocate_permanent(bytes);
-    if (list == 0) return nullptr;
+    if (list == 0 || (spans && !make_departures(*block))) return nullptr;
     block->context = context;
     block->size = size;
     block->members = list;
@@ -179,6 +201,16 @@ class Journal {
     clear(block->freed);
     reuse(block->records);
     return block;
+  }
+
+  // A block keeps the log that it had before it was reclaimed.
+  bool make_departures(ContextBlock& block) {
+    if (block.departures == 0) {
+      block.departures = region_.memory().allocate_permanent(sizeof(Log));
+    } else {
+      reuse(*own_departures(host_, block));
+    }
+    return block.departures != 0;
   }
 
   // Empties a log that has no readers any more. Only the largest of its rings remains.

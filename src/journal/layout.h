@@ -69,6 +69,7 @@ struct JobWords {
   std::uint32_t writes_versions;        // --checkpoint-dir: the agent writes versions to files
   std::uint32_t log_ops;                // --log-ops
   std::uint32_t snapshots;              // ranks are asked for images of their processes
+  std::uint32_t nodes_apart;            // ranks of different nodes share only messages
   std::uint64_t snapshot_every_bytes;   // that a rank allocates before it asks for one itself
   std::uint64_t started_wall_ns;        // since 1970
   std::uint64_t first_version;          // --resume: the version that the job begins with; 0 = none
@@ -367,6 +368,24 @@ struct Contribution {
   }
 };
 
+// What a rank gives to the other nodes in one operation of a context whose nodes share only
+// messages. A seqlock: ready := 0; contents; ready := its index in the log, + 1.
+struct alignas(kLine) Departure {
+  OwnerWord<std::uint64_t> ready;
+  OwnerWord<std::uint64_t> sequence;     // of the operation
+  OwnerWord<std::uint64_t> value;        // as in Record
+  OwnerWord<std::uint64_t> bytes;        // of the value
+  OwnerWord<std::uint32_t> call;         // as in Record
+  OwnerWord<std::uint32_t> chain;        // as in Slot
+  OwnerWord<std::uint32_t> fingerprint;  // of the owner's own contribution
+  OwnerWord<std::uint32_t> part;         // Part
+};
+static_assert(sizeof(Departure) == kLine);
+enum class Part : std::uint32_t {
+  kNode,   // what the members of the node contribute, together; of a broadcast: the message
+  kSlice,  // the slice of the result that this node has combined of all nodes' contributions
+};
+
 // A rank's part of one communicator. Outlives Comm_free, Finalize and the process.
 struct alignas(kLine) ContextBlock {
   std::uint64_t context;
@@ -376,8 +395,9 @@ struct alignas(kLine) ContextBlock {
   OwnerWord<std::uint64_t> freed;        // the owner's ordinal when it freed it; 0 = not yet
   OwnerWord<std::uint64_t> free_number;  // of the owner's frees, if it was freed
   Offset next_reclaimed;                 // the owner's free list of reclaimed blocks
-  std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
-  Log records;                       // tail = operations committed = the position
+  std::uint64_t permanent;  // made before the first checkpoint: every incarnation makes it
+  Offset departures;        // a Log of Departure; 0 if all members share memory
+  Log records;              // tail = operations committed = the position
   alignas(kLine) Slot slot[kSlots];  // by the sequence number
   alignas(kLine) Contribution contribution[kSlots];  // likewise; the owner's alone
 };
@@ -570,8 +590,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN08", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x38304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN09", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x39304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -32,6 +32,11 @@ template <class H>
 std::byte* own_bytes(H& host, Offset at) {
   return host.base() + at;
 }
+// REQUIRES that the context's nodes share only messages.
+template <class H>
+Log* own_departures(H& host, const ContextBlock& block) {
+  return reinterpret_cast<Log*>(host.base() + block.departures);
+}
 template <class H>
 ContextBlock* own_block(H& host, std::uint64_t context) {
   return find_block(host.base(), host.rank(), context);

@@ -33,6 +33,17 @@ struct Message {
   std::uint32_t type;     // hash of the type signature; 0 = not compared
 };
 
+// What a rank gives to the other nodes in one operation.
+struct Departed {
+  std::uint64_t sequence;
+  std::uint64_t value;  // as in Record
+  std::uint64_t bytes;
+  std::uint32_t call;         // as in Record
+  std::uint32_t chain;        // as in Slot
+  std::uint32_t fingerprint;  // of its own contribution
+  Part part;
+};
+
 // What a rank has said of one of its versions.
 struct VersionFacts {
   bool can_be_imaged;
@@ -63,6 +74,8 @@ class PeerView {
   std::uint32_t ranks() const { return header_->ranks; }
   // The node that a rank belongs to. Never changes.
   std::uint32_t node(std::uint32_t world) const { return control(world).node; }
+  // Whether the ranks of different nodes share only messages. Never changes.
+  bool nodes_apart() const { return header_->nodes_apart != 0; }
   // O(ranks).
   bool has_several_nodes() const {
     for (std::uint32_t r = 1; r < header_->ranks; ++r) {
@@ -79,9 +92,27 @@ class PeerView {
     const ContextBlock* b = block_of(base_, m, i);
     return b == nullptr ? 0 : b->records.tail.load();
   }
-  // REQUIRES tail(m, i) > sequence.
+  // REQUIRES that member i has that record.
   Record record(Members& m, std::uint32_t i, std::uint64_t sequence) const {
-    return *log_at<Record>(base_, m.block[i]->records, sequence);
+    return *log_at<Record>(base_, block_of(base_, m, i)->records, sequence);
+  }
+
+  // Departures of member i in a context whose nodes share only messages.
+  std::uint64_t departed(Members& m, std::uint32_t i) const {
+    const ContextBlock* b = block_of(base_, m, i);
+    return b == nullptr ? 0 : departures(*b).tail.load();
+  }
+  // REQUIRES departed(m, i) > k. Nothing: it is truncated.
+  std::optional<Departed> departure(Members& m, std::uint32_t i, std::uint64_t k) const {
+    const Departure& d = *log_at<Departure>(base_, departures(*m.block[i]), k);
+    if (d.ready.load() != k + 1) return std::nullopt;
+    const auto get = [](const auto& word) { return word.load(std::memory_order_relaxed); };
+    const Departed copy = {get(d.sequence), get(d.value),       get(d.bytes),
+                           get(d.call),     get(d.chain),       get(d.fingerprint),
+                           static_cast<Part>(get(d.part))};
+    order_stores();  // and loads
+    if (d.ready.load(std::memory_order_relaxed) != k + 1) return std::nullopt;
+    return copy;
   }
 
   // `call` as in Record. Nothing: the rank has no such call (the word that named it was torn).
@@ -226,6 +257,9 @@ class PeerView {
   RankControl& control(std::uint32_t world) const { return *control_of(base_, world); }
   Log& channel(std::uint32_t from, std::uint32_t to) const {
     return reinterpret_cast<Log*>(base_ + region_of(base_, from)->channels)[to];
+  }
+  Log& departures(const ContextBlock& b) const {
+    return *reinterpret_cast<Log*>(base_ + b.departures);
   }
   const ChannelEntry& entry(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
     return *log_at<ChannelEntry>(base_, channel(from, to), k);

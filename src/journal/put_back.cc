@@ -60,6 +60,7 @@ class OneRank {
     }
     if (const Cursor* cursor = cursor_of(base_, marks_, id)) {
       if (holds(Rule::kRecordsGoBack)) put(block.records.tail, cursor->sequence);
+      if (block.departures != 0) departures(block, cursor->sequence);
       put(block.freed, 0);
       return;
     }
@@ -70,6 +71,18 @@ class OneRank {
     put(entry.block, kReclaimed);
     block.next_reclaimed = head_.reclaimed_blocks;
     head_.reclaimed_blocks = static_cast<Offset>(reinterpret_cast<std::byte*>(&block) - base_);
+  }
+
+  // What was given in an operation that has no record is given again.
+  void departures(const ContextBlock& block, std::uint64_t sequence) {
+    if (!holds(Rule::kDeparturesGoBack)) return;
+    Log& log = *reinterpret_cast<Log*>(base_ + block.departures);
+    std::uint64_t k = log.tail.load();
+    for (; k > 0; --k) {
+      const Departure& d = *log_at<Departure>(base_, log, k - 1);
+      if (d.ready.load() != k || d.sequence.load() < sequence) break;
+    }
+    put(log.tail, k);
   }
 
   // --- Messages

@@ -15,6 +15,7 @@ enum class Rule : std::uint8_t {
   kRingAfterProgress,           // Must 3
   kRingAfterRecord,             // Must 3
   kRingAfterMessage,            // Must 3
+  kRingAfterDeparture,          // Must 3
   kValidateOperand,             // Must 4: re-read of a slot after its words were copied
   kValidateStable,              // Must 4: of staging after it was copied for a user operator
   kValidateAll,                 // Must 4: of all staging that a flat reduction read in place
@@ -25,6 +26,8 @@ enum class Rule : std::uint8_t {
   kPayloadBeforeRecord,         // Must 1: of a broadcast
   kHeadStartByExtent,           // Must 1: chunks of a broadcast count by the record's extent
   kRecordBeforeReturn,          // Must 2
+  kGivenOnce,                   // what other nodes were given in an operation is not made again
+  kGivenInTurn,                 // and is given when the operations before it have their records
   kFreshExtent,                 // Must 5: every sliced attempt takes a fresh extent
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails
   kTruncateBehindAllMarks,      // and marks
@@ -64,6 +67,7 @@ enum class Rule : std::uint8_t {
   kBindWoken,               // and what its posted receives of any source were given since
   kImageBeforeTaking,       // an image that is wanted is made before anything of others is taken
   kRecordsGoBack,           // all go back: every log ends at its own image's cursor,
+  kDeparturesGoBack,        // and what was given to other nodes at the operation that it is in,
   kVoidMessagesUnready,     // void messages are not there,
   kMatchesVoid,             // nor what their receivers have said of the others,
   kReceivedStaysMatched,    // unless these were received,

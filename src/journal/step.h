@@ -23,6 +23,8 @@ enum class Step : std::uint8_t {
   kPayload,       // payload of a broadcast or a message goes to the store
   kRecord,        // writing a record
   kCommit,        // publishing it
+  kDepart,        // writing what other nodes are given
+  kDeparted,      // publishing it
   kPost,          // publishing a message: its `ready`
   kPosted,        // and the channel's tail
   kWritten,       // and how much of its payload is there

@@ -1,24 +1,34 @@
 // One operation to which all members contribute and of which all get the same result: a reduction,
 // a gathering, a barrier, the making of a communicator. It is executed in attempts among all
 // members (engine/attempt.h), begun again after a death.
+//
+// If the members are on nodes that share only messages (kSpans), each node makes an attempt among
+// its own members. Its leader gives what that yields to the other nodes, and makes the record from
+// what all of them give (node_exchange.h); the other members adopt it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "engine/attempt.h"
+#include "recovery/node_exchange.h"
 #include "recovery/replicated.h"
 
 namespace rejoin::recovery {
 
-template <journal::Host H>
+template <journal::Host H, bool kSpans = false>
 class AttemptedOp final : public Replicated<H> {
  public:
   // Enters; see Replicated.
   AttemptedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
               Outcome* outcome, bool nonblocking = false)
-      : Replicated<H>(ops, comm, call, spec, outcome, nonblocking, true) {}
+      : Replicated<H>(ops, comm, call, spec, outcome, nonblocking, true),
+        exchange_(ops, comm, e_, spec) {}
   ~AttemptedOp() {
+    if constexpr (kSpans) {
+      if (near_blocks_ != nullptr) ops_.arena.release(near_blocks_, bytes_of_near_blocks());
+    }
     for (unsigned i = 0; i < leased_; ++i) ops_.journal.staging().give_back(staging_[i]);
   }
 
@@ -43,11 +53,24 @@ class AttemptedOp final : public Replicated<H> {
             if (this->was_woken()) [[unlikely]]
               break;
           }
+          if (kSpans && leads() && find_given()) break;
           begin_attempt();
           break;
         case State::kAttempt:
           if (const Progress p = advance_attempt(thorough); p != Progress::kPending) return p;
           if (state_ == State::kAttempt && !this->was_woken()) return Progress::kPending;
+          break;
+        case State::kGive:
+          if (!this->is_next() && !journal::breaks(ops_.host, Rule::kGivenInTurn)) {
+            return Progress::kPending;
+          }
+          if (this->woken_before_taking()) [[unlikely]]
+            break;
+          give_part();
+          break;
+        case State::kExchange:
+          if (const Progress p = advance_exchange(thorough); p != Progress::kPending) return p;
+          if (state_ == State::kExchange && !this->was_woken()) return Progress::kPending;
           break;
         case State::kComplete:
           if (!this->is_next() && !journal::breaks(ops_.host, Rule::kCompleteInOrder)) {
@@ -79,8 +102,20 @@ class AttemptedOp final : public Replicated<H> {
     kEntered,
     kMayBegin,  // waits until its slot is free
     kAttempt,
+    kGive,      // the leader of a node, with what the node's members contribute
+    kExchange,  // and with what the leaders give to each other
     kComplete,  // waits for the operations before it
   };
+  struct NoExchange {
+    NoExchange(const Operations<H>&, const Comm<H>&, const Entry&, const ReplicatedSpec&) {}
+  };
+
+  // The members that make the attempt.
+  journal::Members& members() {
+    if constexpr (kSpans) return c_.span->near;
+    return c_.members;
+  }
+  bool leads() { return members().rank == e_.sequence % members().size; }
 
   [[gnu::always_inline]] Progress begin() {
     const Progress p = this->look_up([this](bool fills_later) {
@@ -98,6 +133,14 @@ class AttemptedOp final : public Replicated<H> {
   }
 
   void prepare_attempt() {
+    if constexpr (kSpans) {
+      prepare_attempt_of_node();
+    } else {
+      prepare_attempt_of_all();
+    }
+    attempt_.emplace(ops_.host, ops_.peers, members(), attempt_spec_);
+  }
+  void prepare_attempt_of_all() {
     const std::size_t n = c_.members.size;
     attempt_spec_ = {
         spec_.input,
@@ -112,7 +155,38 @@ class AttemptedOp final : public Replicated<H> {
         engine::algorithm_for(c_.members.size, spec_.reduction != nullptr
                                                    ? spec_.input_bytes
                                                    : (spec_.result_bytes + n - 1) / n)};
-    attempt_.emplace(ops_.host, ops_.peers, c_.members, attempt_spec_);
+  }
+  // Only the leader needs what it yields.
+  void prepare_attempt_of_node() {
+    const std::size_t n = members().size;
+    const bool gathers = exchange_.gathers();
+    const std::size_t bytes = exchange_.part_bytes(c_.span->mine);
+    const auto algorithm = engine::algorithm_for(
+        members().size, gathers ? (bytes + n - 1) / n : spec_.input_bytes);
+    attempt_spec_ = {spec_.input,
+                     spec_.input_bytes,
+                     bytes,
+                     gathers ? nullptr : spec_.reduction,
+                     nullptr,
+                     nullptr,
+                     blocks_of_node(),
+                     nullptr,
+                     ops_.scratch,
+                     algorithm == engine::Algorithm::kFlat ? engine::Algorithm::kLeader : algorithm};
+  }
+  std::size_t bytes_of_near_blocks() { return (members().size + 1) * sizeof *near_blocks_; }
+  const std::size_t* blocks_of_node() {
+    if (spec_.blocks == nullptr) return nullptr;
+    if (near_blocks_ == nullptr) {
+      near_blocks_ = ops_.arena.template make_array<std::size_t>(members().size + 1);
+      if (near_blocks_ == nullptr) ops_.journal.out_of_memory();
+    }
+    near_blocks_[0] = 0;
+    for (std::uint32_t i = 0; i < members().size; ++i) {
+      const std::uint32_t m = c_.span->of_near(i);
+      near_blocks_[i + 1] = near_blocks_[i] + spec_.blocks[m + 1] - spec_.blocks[m];
+    }
+    return near_blocks_;
   }
 
   void begin_attempt() {
@@ -122,17 +196,22 @@ class AttemptedOp final : public Replicated<H> {
       if (staging_[leased_] == 0) ops_.journal.out_of_memory();
     }
     note_contribution();
-    const bool leads = c_.members.rank == e_.sequence % c_.members.size;
-    const bool small = spec_.result_bytes <= journal::kInlineBytes;
+    if (kSpans && members().size == 1) {
+      state_ = State::kGive;
+      return;
+    }
+    const bool leads = this->leads();
+    const std::size_t result_bytes = attempt_spec_.result_bytes;
+    const bool small = result_bytes <= journal::kInlineBytes;
     std::byte* out = reinterpret_cast<std::byte*>(&value_);
     journal::Offset extent = 0;
     if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
       // All members write to the leader's: a record may already refer to the former attempt's.
       const bool fresh = value_ == 0 || !journal::breaks(ops_.host, Rule::kFreshExtent);
-      if (leads) value_ = extent = fresh ? this->reserve(spec_.result_bytes) : value_;
+      if (leads) value_ = extent = fresh ? this->reserve(result_bytes) : value_;
     } else if (!small && (leads || attempt_spec_.algorithm == engine::Algorithm::kFlat)) {
       // Only this rank writes there, and only a record of its own could refer to it.
-      if (value_ == 0) value_ = this->allocate(spec_.result_bytes);
+      if (value_ == 0) value_ = this->allocate(result_bytes);
       out = journal::own_bytes(ops_.host, value_);
     } else {
       value_ = 0;
@@ -156,13 +235,16 @@ class AttemptedOp final : public Replicated<H> {
       case engine::AttemptState::kComplete:
         if (attempt_spec_.algorithm == engine::Algorithm::kSliced) {
           value_ = attempt_->extent();
-          in_early_ = spec_.early != nullptr;
+          in_early_ = !kSpans && spec_.early != nullptr;
         }
-        state_ = State::kComplete;
-        return Progress::kPending;
+        if (!kSpans || leads()) {
+          state_ = kSpans ? State::kGive : State::kComplete;
+          return Progress::kPending;
+        }
+        break;
       case engine::AttemptState::kMismatch:
-        return this->mismatch(
-            {attempt_->slots().disagreeing(), attempt_->slots().disagreeing_call()});
+        return this->mismatch({in_communicator(attempt_->slots().disagreeing()),
+                               attempt_->slots().disagreeing_call()});
       case engine::AttemptState::kNoMemory:
         ops_.journal.out_of_memory();
       case engine::AttemptState::kBroken:
@@ -174,15 +256,60 @@ class AttemptedOp final : public Replicated<H> {
         (ops_.comms.generation(c_) & 0xffffu) != attempt_->slots().generation()) {
       return give_up(ops_.comms.find_record(c_, e_.sequence));
     }
-    if (attempt_spec_.algorithm == engine::Algorithm::kLeader && !thorough) {
+    if ((kSpans || attempt_spec_.algorithm == engine::Algorithm::kLeader) && !thorough) {
       const std::uint32_t leader = attempt_->leader();
-      if (ops_.peers.tail(c_.members, leader) > e_.sequence) return give_up(leader);
+      if (ops_.peers.tail(members(), leader) > e_.sequence) return give_up(in_communicator(leader));
     }
     if (!thorough) return Progress::kPending;
     if (const std::uint32_t holder = ops_.comms.find_record(c_, e_.sequence); holder != kNobody) {
       return give_up(holder);
     }
     return this->look_for_disagreement(kNobody);
+  }
+
+  std::uint32_t in_communicator(std::uint32_t i) const {
+    if constexpr (kSpans) return c_.span->of_near(i);
+    return i;
+  }
+
+  // --- The leader of a node
+
+  // Looks whether it has given its node's part already, in a former incarnation.
+  bool find_given() {
+    if constexpr (kSpans) {
+      const auto given = exchange_.departures().given(journal::Part::kNode, fingerprint_);
+      if (!given) return false;
+      begin_exchange(given->value);
+    }
+    return true;
+  }
+  void give_part() {
+    if constexpr (kSpans) {
+      const std::size_t bytes = attempt_spec_.result_bytes;
+      if (members().size == 1) {  // there was no attempt
+        value_ = ops_.journal.store(spec_.input, bytes,
+                                    [this](std::size_t size) { return this->allocate(size); });
+      }
+      exchange_.departures().give(journal::Part::kNode, value_, bytes, fingerprint_);
+      begin_exchange(value_);
+    }
+  }
+  void begin_exchange(std::uint64_t value) {
+    if constexpr (kSpans) exchange_.begin(value, fingerprint_);
+    state_ = State::kExchange;
+  }
+  Progress advance_exchange(bool thorough) {
+    if constexpr (kSpans) {
+      const Progress p = exchange_.advance(
+          thorough, [this](std::size_t bytes) { return this->allocate(bytes); });
+      if (p == Progress::kFailed) return this->mismatch(exchange_.departures().other());
+      if (p == Progress::kDone) {
+        state_ = State::kComplete;
+        return Progress::kPending;
+      }
+      if (thorough) return this->look_for_disagreement(kNobody);
+    }
+    return Progress::kPending;
   }
 
   // Adopts the holder's record; without a holder begins again.
@@ -197,10 +324,12 @@ class AttemptedOp final : public Replicated<H> {
   Progress complete() {
     const auto& slots = attempt_->slots();
     if (slots.unproven() != kNobody) [[unlikely]] {
-      ops_.bootstrap.prove(c_, e_.sequence, slots.unproven(), slots.unproven_call());
+      ops_.bootstrap.prove(c_, e_.sequence, in_communicator(slots.unproven()),
+                           slots.unproven_call());
     }
     ops_.prove_mine(c_, e_);
     ops_.execution.inside();
+    if constexpr (kSpans) value_ = exchange_.value();
     this->commit(value_);
     this->give(value_, in_early_);
     return this->end(Status::kOk);
@@ -214,6 +343,8 @@ class AttemptedOp final : public Replicated<H> {
   bool in_early_ = false;  // the result lies at spec_.early already
   unsigned leased_ = 0;
   journal::Offset staging_[2] = {};
+  [[no_unique_address]] std::conditional_t<kSpans, NodeExchange<H>, NoExchange> exchange_;
+  std::size_t* near_blocks_ = nullptr;  // where the blocks of the node's members begin
 };
 
 }  // namespace rejoin::recovery

@@ -1,23 +1,28 @@
 // One broadcast. The root's published record is the broadcast: the root does not wait for the other
 // members, but for readers that are far behind.
+//
+// If the members are on nodes that share only messages (kSpans), the root gives the bytes to the
+// leaders of the other nodes, each of which stores them for its node.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "engine/broadcast.h"
+#include "recovery/node_exchange.h"
 #include "recovery/replicated.h"
 
 namespace rejoin::recovery {
 
-template <journal::Host H>
+template <journal::Host H, bool kSpans = false>
 class BroadcastOp final : public Replicated<H> {
  public:
   // Enters; see Replicated.
   BroadcastOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
               Outcome* outcome, bool nonblocking = false)
       : Replicated<H>(ops, comm, call, spec, outcome, nonblocking, false),
-        root_(static_cast<std::uint32_t>(call.signature.root)) {}
+        root_(static_cast<std::uint32_t>(call.signature.root)),
+        source_(source_of(comm, e_.sequence, root_)) {}
 
   // Goes on as far as it can without waiting. thorough: looks at everything that may end the wait,
   // not only at what is most likely to. Not to be called again once it is done or has failed.
@@ -30,7 +35,9 @@ class BroadcastOp final : public Replicated<H> {
       if (const Progress p = begin(); p != Progress::kPending || this->was_woken()) return p;
       begun_ = true;
     }
-    return c_.members.rank == root_ ? advance_root(thorough) : advance_receiver(thorough);
+    if (c_.members.rank == root_) return advance_root(thorough);
+    return kSpans && c_.members.rank == source_ ? advance_leader(thorough)
+                                                : advance_receiver(thorough);
   }
 
  private:
@@ -66,8 +73,47 @@ class BroadcastOp final : public Replicated<H> {
         ops_.journal.out_of_memory();
       }
     }
+    if constexpr (kSpans) give_to_nodes(value);
     ops_.execution.inside();
     if (this->is_next()) this->commit(value);
+    this->give(value, false);
+    return this->end(Status::kOk);
+  }
+
+  // --- Other nodes
+
+  // The member that this rank has the record from: the root, or the leader of this rank's node.
+  static std::uint32_t source_of(const Comm<H>& c, std::uint64_t sequence, std::uint32_t root) {
+    if constexpr (kSpans) {
+      if (c.span->node[root] != c.span->mine) return c.span->leader(c.span->mine, sequence);
+    }
+    return root;
+  }
+  // A former incarnation of the root may have given the bytes, and died without a record.
+  void give_to_nodes(std::uint64_t value) {
+    Departures<H> departures(ops_, c_, e_);
+    if (departures.given(journal::Part::kNode, this->fingerprint_)) return;
+    departures.give(journal::Part::kNode, value, spec_.result_bytes, this->fingerprint_);
+  }
+  Progress advance_leader(bool thorough) {
+    if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
+    if (!this->is_next()) return Progress::kPending;
+    Departures<H> departures(ops_, c_, e_);
+    journal::Departed d;
+    const Progress p =
+        departures.look(root_, journal::Part::kNode, spec_.result_bytes, thorough, &d);
+    if (p == Progress::kFailed) return this->mismatch(departures.other());
+    if (p == Progress::kPending) {
+      return thorough ? this->look_for_disagreement(root_) : Progress::kPending;
+    }
+    if (this->woken_before_taking()) [[unlikely]]
+      return Progress::kPending;
+    ops_.host.step(Step::kPayload);
+    const std::uint64_t value =
+        ops_.journal.store(departures.bytes_of(d), spec_.result_bytes,
+                           [this](std::size_t bytes) { return this->allocate(bytes); });
+    ops_.execution.inside();
+    this->commit(value);
     this->give(value, false);
     return this->end(Status::kOk);
   }
@@ -95,20 +141,20 @@ class BroadcastOp final : public Replicated<H> {
   // --- The other members
 
   [[gnu::always_inline]] Progress advance_receiver(bool thorough) {
-    if (c_.root_seen != root_) {
-      c_.root_seen = root_;
+    if (c_.root_seen != source_) {
+      c_.root_seen = source_;
       c_.root_tail = 0;
     }
-    std::uint32_t holder = root_;
+    std::uint32_t holder = source_;
     if (c_.root_tail <= e_.sequence) {
       ops_.host.step(Step::kLook);
-      c_.root_tail = ops_.peers.tail(c_.members, root_);
+      c_.root_tail = ops_.peers.tail(c_.members, source_);
     }
     if (c_.root_tail <= e_.sequence) {
       holder = thorough ? ops_.comms.find_record(c_, e_.sequence) : kNobody;
       if (holder == kNobody) {
         copy_chunks();
-        return thorough ? this->look_for_disagreement(root_) : Progress::kPending;
+        return thorough ? this->look_for_disagreement(source_) : Progress::kPending;
       }
     }
     if (!this->is_next()) return Progress::kPending;
@@ -120,10 +166,11 @@ class BroadcastOp final : public Replicated<H> {
   void copy_chunks() {
     if (spec_.early == nullptr || spec_.result_bytes < engine::kPipelinedBytes) return;
     if (!copier_) copier_.emplace(static_cast<std::byte*>(spec_.early), spec_.result_bytes);
-    copier_->advance(ops_.host, ops_.peers, c_.members, root_, e_.sequence);
+    copier_->advance(ops_.host, ops_.peers, c_.members, source_, e_.sequence);
   }
 
   const std::uint32_t root_;
+  const std::uint32_t source_;  // the member that this rank's record is from
   bool begun_ = false;
   std::optional<engine::ChunkCopier> copier_;  // of a large payload
 };

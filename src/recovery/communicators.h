@@ -12,6 +12,7 @@
 #include "journal/peer_view.h"
 #include "journal/rules.h"
 #include "journal/step.h"
+#include "recovery/span.h"
 
 namespace rejoin::recovery {
 
@@ -44,6 +45,10 @@ struct Comm {
   // for the others. Null: all members are on one node.
   engine::FoldStep* order[2] = {};
   const engine::FoldStep* fold_order(bool commutative) const { return order[commutative]; }
+  // Null: all members share memory.
+  Span<H>* span = nullptr;
+  // The members that share memory with this rank.
+  journal::Members& near() { return span == nullptr ? members : span->near; }
   // Point-to-point messages that no receive has matched, and receives that no message has matched,
   // in order; and messages of collectives. Used by recovery/inbox.h only.
   struct Queues {
@@ -79,7 +84,8 @@ class Communicators {
   // nullptr: memory is used up.
   Comm<H>* make(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
                 bool permanent) {
-    journal::ContextBlock* block = journal_.make_block(context, members, size, permanent);
+    const bool spans = peers_.nodes_apart() && are_on_several_nodes(members, size);
+    journal::ContextBlock* block = journal_.make_block(context, members, size, permanent, spans);
     if (block == nullptr) return nullptr;
     if (block->freed.load() != 0) block->freed.store(host_, Step::kFreed, 0);
     auto* c = arena_.template make<Comm<H>>();
@@ -91,6 +97,10 @@ class Communicators {
     c->members = {context, size, block->rank, world, block, blocks};
     c->records = {host_, journal_.region(), block->records};
     if (!make_fold_orders(*c)) return nullptr;
+    if (spans) {
+      c->span = Span<H>::make(host_, arena_, peers_, journal_, c->members);
+      if (c->span == nullptr) return nullptr;
+    }
     refresh_generation(*c);
     c->next = first_;
     first_ = c;
@@ -109,6 +119,7 @@ class Communicators {
         c.members.block[i] = nullptr;
       }
     }
+    if (c.span != nullptr) c.span->rebase();
   }
 
   // Drops the private state; records and position stay for the others. `ordinal`: the program's.
@@ -125,6 +136,7 @@ class Communicators {
     arena_.release(const_cast<std::uint32_t*>(c->members.world), size * sizeof(std::uint32_t));
     arena_.release(c->members.block, size * sizeof(journal::ContextBlock*));
     for (engine::FoldStep* order : c->order) arena_.release(order, size * sizeof *order);
+    if (c->span != nullptr) c->span->release(arena_);
     arena_.destroy(c);
   }
 
@@ -144,12 +156,14 @@ class Communicators {
     return c.generation;
   }
 
-  // Returns a member that has a record of the operation; kNobody: none has.
+  // Returns a member that has a record of the operation, and shares memory with this rank; kNobody:
+  // none has.
   std::uint32_t find_record(Comm<H>& c, std::uint64_t sequence) {
     host_.step(Step::kLook);
     if (journal::breaks(host_, Rule::kLookAtRecords)) return kNobody;
-    for (std::uint32_t i = 0; i < c.members.size; ++i) {
-      if (peers_.tail(c.members, i) > sequence) return i;
+    journal::Members& near = c.near();
+    for (std::uint32_t i = 0; i < near.size; ++i) {
+      if (peers_.tail(near, i) > sequence) return c.span == nullptr ? i : c.span->of_near(i);
     }
     return kNobody;
   }
@@ -197,18 +211,21 @@ class Communicators {
   }
 
  private:
+  bool are_on_several_nodes(const std::uint32_t* world, std::uint32_t n) const {
+    for (std::uint32_t i = 1; i < n; ++i) {
+      if (peers_.node(world[i]) != peers_.node(world[0])) return true;
+    }
+    return false;
+  }
   // False: memory is used up.
   bool make_fold_orders(Comm<H>& c) {
     const std::uint32_t n = c.members.size;
-    const auto node = [&](std::uint32_t i) { return peers_.node(c.members.world[i]); };
-    bool several = false;
-    for (std::uint32_t i = 1; i < n; ++i) several |= node(i) != node(0);
-    if (!several) return true;
+    if (!are_on_several_nodes(c.members.world, n)) return true;
     auto* nodes = arena_.template make_array<std::uint32_t>(n);
     for (engine::FoldStep*& order : c.order)
       order = arena_.template make_array<engine::FoldStep>(n);
     if (nodes == nullptr || c.order[0] == nullptr || c.order[1] == nullptr) return false;
-    for (std::uint32_t i = 0; i < n; ++i) nodes[i] = node(i);
+    for (std::uint32_t i = 0; i < n; ++i) nodes[i] = peers_.node(c.members.world[i]);
     engine::fold_by_runs(nodes, n, c.order[0]);
     engine::fold_by_nodes(nodes, n, c.order[1]);
     arena_.release(nodes, n * sizeof *nodes);

@@ -36,12 +36,13 @@ class Operations {
  public:
   using Other = typename Agreement<H>::Other;
 
-  Operations(H& host_of_rank, journal::Arena& arena, journal::Journal<H>& rank_journal,
+  Operations(H& host_of_rank, journal::Arena& arena_of_rank, journal::Journal<H>& rank_journal,
              const journal::PeerView& others, CallTable<H>& calls, Communicators<H>& communicators,
              Execution<H>& this_execution, Repetition<H>& this_repetition, Taking& taking_of_rank,
              BootstrapCache<H>& bootstrap_cache, Diagnostics& diagnostics_of_rank,
              Divergence<H>& divergence)
       : host(host_of_rank),
+        arena(arena_of_rank),
         journal(rank_journal),
         peers(others),
         comms(communicators),
@@ -149,6 +150,16 @@ class Operations {
     return true;
   }
 
+  // Compares what this rank has given to other nodes in operation `e`, of which it has no record.
+  void compare_departed(const Entry& e, const journal::Departed& d, std::uint32_t fingerprint) {
+    if (journal::breaks(host, Rule::kCompareContribution)) return;
+    const std::uint32_t call = d.call & journal::kCallIndex;
+    if (!(signature(call) == signature(e.call))) {
+      host.stop(diagnostics.other_operation(execution.ordinal(), host.rank(), call, e.call));
+    }
+    if (d.fingerprint != fingerprint) report_other_contribution(e.call);
+  }
+
   // Returns a member that is inside another operation than `e`. `waits_for`: the only member that
   // this rank waits for, or kNobody for all.
   Other find_disagreement(Comm<H>& c, const Entry& e, std::uint32_t waits_for) {
@@ -184,6 +195,7 @@ class Operations {
   // --- For operation objects
 
   H& host;
+  journal::Arena& arena;
   journal::Journal<H>& journal;
   const journal::PeerView& peers;
   Communicators<H>& comms;

@@ -97,7 +97,14 @@ class BasicRank final : private Woken {
     const auto run = [&](auto&& op) {
       wait_for(op, [&](bool thorough) { return op.advance(thorough); });
     };
-    if (is_broadcast(call.signature)) {
+    const bool broadcast = is_broadcast(call.signature);
+    if (comm.span != nullptr) [[unlikely]] {
+      if (broadcast) {
+        run(BroadcastOp<H, true>(operations_, comm, call, spec, &outcome));
+      } else {
+        run(AttemptedOp<H, true>(operations_, comm, call, spec, &outcome));
+      }
+    } else if (broadcast) {
       run(BroadcastOp<H>(operations_, comm, call, spec, &outcome));
     } else {
       run(AttemptedOp<H>(operations_, comm, call, spec, &outcome));

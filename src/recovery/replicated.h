@@ -141,7 +141,8 @@ class Replicated {
     if (journal::breaks(host, Rule::kRecordBeforeReturn)) return;
     ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
     if (!journal::breaks(host, Rule::kRingAfterRecord)) {
-      journal::ring_sleepers(host, c_.members.world, c_.members.size);
+      const journal::Members& near = c_.near();
+      journal::ring_sleepers(host, near.world, near.size);
     }
     ops_.execution.caught_up();
     ops_.bootstrap.prove_others(c_, e_.sequence);

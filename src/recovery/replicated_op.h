@@ -1,7 +1,8 @@
-// An operation with a replicated result of either kind, for callers that hold one between calls.
+// An operation with a replicated result of any kind, for callers that hold one between calls.
 #pragma once
 
-#include <new>
+#include <utility>
+#include <variant>
 
 #include "recovery/attempted_op.h"
 #include "recovery/broadcast_op.h"
@@ -13,37 +14,50 @@ class ReplicatedOp {
  public:
   // Enters; see Replicated.
   ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
-               Outcome* outcome, bool nonblocking)
-      : is_broadcast_(is_broadcast(call.signature)) {
-    if (is_broadcast_) {
-      new (&broadcast_) BroadcastOp<H>(ops, comm, call, spec, outcome, nonblocking);
+               Outcome* outcome, bool nonblocking) {
+    const auto enter = [&]<class Op>(std::in_place_type_t<Op>) {
+      op_.template emplace<Op>(ops, comm, call, spec, outcome, nonblocking);
+    };
+    const bool spans = comm.span != nullptr;
+    if (is_broadcast(call.signature)) {
+      spans ? enter(std::in_place_type<BroadcastOp<H, true>>)
+            : enter(std::in_place_type<BroadcastOp<H>>);
     } else {
-      new (&attempted_) AttemptedOp<H>(ops, comm, call, spec, outcome, nonblocking);
-    }
-  }
-  ~ReplicatedOp() {
-    if (is_broadcast_) {
-      broadcast_.~BroadcastOp<H>();
-    } else {
-      attempted_.~AttemptedOp<H>();
+      spans ? enter(std::in_place_type<AttemptedOp<H, true>>)
+            : enter(std::in_place_type<AttemptedOp<H>>);
     }
   }
   ReplicatedOp(const ReplicatedOp&) = delete;
   ReplicatedOp& operator=(const ReplicatedOp&) = delete;
 
   Progress advance(bool thorough) {
-    return is_broadcast_ ? broadcast_.advance(thorough) : attempted_.advance(thorough);
+    return visit([thorough](auto& op) { return op.advance(thorough); });
   }
   Standing standing() const {
-    return is_broadcast_ ? broadcast_.standing() : attempted_.standing();
+    return visit([](const auto& op) { return op.standing(); });
   }
 
  private:
-  const bool is_broadcast_;
-  union {
-    BroadcastOp<H> broadcast_;
-    AttemptedOp<H> attempted_;
-  };
+  // As std::visit, which would have to be able to throw.
+  template <class Self, class Function>
+  static auto visit_of(Self& op, Function&& f) {
+    if (auto* p = std::get_if<AttemptedOp<H>>(&op)) return f(*p);
+    if (auto* p = std::get_if<BroadcastOp<H>>(&op)) return f(*p);
+    if (auto* p = std::get_if<AttemptedOp<H, true>>(&op)) return f(*p);
+    return f(*std::get_if<BroadcastOp<H, true>>(&op));
+  }
+  template <class Function>
+  auto visit(Function&& f) {
+    return visit_of(op_, f);
+  }
+  template <class Function>
+  auto visit(Function&& f) const {
+    return visit_of(op_, f);
+  }
+
+  std::variant<std::monostate, AttemptedOp<H>, BroadcastOp<H>, AttemptedOp<H, true>,
+               BroadcastOp<H, true>>
+      op_;
 };
 
 }  // namespace rejoin::recovery

@@ -60,6 +60,8 @@ class Truncation final : public journal::ZoneLabels {
           std::min(keep_from, journal::mark_of(host_, c.members.world[i], c.members.context));
     }
     c.records.truncate(keep_from);
+    if (c.span != nullptr) [[unlikely]]
+      truncate_departures(*c.span, keep_from);
   }
 
   // Labels a zone with everything it may have been used for: all that this rank has entered and
@@ -91,6 +93,18 @@ class Truncation final : public journal::ZoneLabels {
   }
 
  private:
+  // What was given in an operation is needed until all members have its record for good.
+  void truncate_departures(Span<H>& span, std::uint64_t keep_from) {
+    std::uint64_t k = span.departures.truncated_below();
+    const auto is_past = [&] {
+      const journal::Departure& d = *span.departures.at(k);
+      const bool is_there = d.ready.load(std::memory_order_relaxed) == k + 1;
+      return !is_there || d.sequence.load(std::memory_order_relaxed) < keep_from;
+    };
+    while (k < span.departures.tail() && is_past()) ++k;
+    span.departures.truncate(k);
+  }
+
   H& host_;
   journal::Journal<H>& journal_;
   const journal::PeerView& peers_;

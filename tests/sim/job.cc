@@ -65,6 +65,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
     journal::control_of(base, r)->node = r % world_.nodes;
   }
   journal::SegmentHeader* header = journal::header_of(base);
+  header->nodes_apart = world_.apart;
   header->snapshots = world_.snapshot_every_turns != 0;
   if (header->snapshots != 0) journal::put(header->goes_back_to, journal::Return::kUndecided);
   decided_ = header->goes_back_to.load();
@@ -84,7 +85,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   messages_.begin(world_.ranks);
   histories_.begin(world_.ranks);
   header->stop_on_divergence = world_.bits;
-  tagged_ = plan.tagged && !world_.bits && !world_.untagged;
+  tagged_ = plan.tagged && !world_.bits && !world_.untagged && !world_.apart;
   killed_ = !plan.deaths.empty();
   processes_ = 0;
   ++runs_;

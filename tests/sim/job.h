@@ -45,6 +45,8 @@ struct World {
   // The program of each rank; depends only on what the rank receives.
   std::function<void(Player&)> body;
   std::uint32_t nodes = 1;  // rank r is on node r % nodes
+  // The nodes share only messages. Each makes attempts of its own, so contributions are not tagged.
+  bool apart = false;
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;      // the program makes checkpoints

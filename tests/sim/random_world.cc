@@ -367,6 +367,7 @@ World random_world(std::uint32_t ranks, std::uint64_t seed, bool small) {
   world.name = (small ? "small:" : "random:") + std::to_string(ranks) + ":" + std::to_string(seed);
   if (seed % 2 == 1) world.ahead_bytes = 0;  // senders have to wait
   world.nodes = 1 + static_cast<std::uint32_t>(seed % 3);
+  world.apart = seed % 4 >= 2;
   return world;
 }
 
@@ -400,6 +401,8 @@ World swarm_world(std::uint64_t seed) {
     if (random.one_in(3)) world.journal_limit_bytes = 1 << 20;
     if (world.journal_limit_bytes != 0) says += ", a journal of 1 MiB";
   }
+  world.apart = random.one_in(2);
+  if (world.apart) says += ", nodes apart";
   world.says = says + ", " + std::to_string(world.ahead_bytes) + " bytes ahead";
   return world;
 }

@@ -311,6 +311,38 @@ void add_communicators(Worlds& worlds) {
                  }};
   nodes.nodes = 2;
   worlds.add(nodes, kAttempts);
+  World apart = {"apart", 5, [](Player& p) {
+                   Comm all = p.everyone(), some = p.comm({4, 1, 3, 0});
+                   p.allreduce(all, kInlineCount);
+                   p.bcast(all, 3, 5);
+                   p.allreduce(some, kStagedCount, {.user = true});
+                   p.bcast(some, 1, 1);
+                   p.allreduce(all, kSlicedCount);
+                   p.allgather(all, kSlotCount);
+                   p.allgather(some, kStagedCount);
+                   p.reduce(all, 3, kStagedCount);
+                   Player::Pending first, second;
+                   p.begin_allreduce(all, &first, kStagedCount);
+                   p.begin_allreduce(all, &second, kInlineCount);
+                   p.wait(&second);
+                   p.wait(&first);
+                   p.barrier(all);
+                 }};
+  apart.nodes = 2;
+  apart.apart = true;
+  worlds.add(apart, kAttempts);
+  // One node has a single member, so its part needs no attempt.
+  World alone = {"apart-alone", 3, [](Player& p) {
+                   Comm all = p.everyone();
+                   p.allreduce(all, kInlineCount);
+                   p.bcast(all, 1, 2);
+                   p.allreduce(all, kSlicedCount);
+                   p.bcast(all, 2, kStagedCount);
+                   p.allgather(all, 2);
+                 }};
+  alone.nodes = 2;
+  alone.apart = true;
+  worlds.add(alone, kAttempts);
 }
 
 void add_kills(Worlds& worlds) {

@@ -13,7 +13,7 @@ const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
       "Enter",    "Look",    "Generation",   "SlotNone", "SlotContents", "SlotTag", "Collect",
       "Validate", "Stage",   "Staged",       "Reduced",  "Far",          "Payload", "Record",
-      "Commit",   "Post",    "Posted",       "Written",  "Receive",      "Match",   "Matched",
+      "Commit",   "Depart",   "Departed",     "Post",    "Posted",       "Written",  "Receive",      "Match",   "Matched",
       "Consumed", "Outcome", "Standing",     "Cancel",   "Announce",     "Ring",    "Intern",
       "Model",    "Prepare", "Acknowledge",  "Decide",   "Mark",         "Cursors", "Freeze",
       "Position", "Inside",  "Contribution", "Phase",    "Context",      "Freed",   "Allocate",

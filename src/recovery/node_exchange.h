@@ -1,0 +1,251 @@
+// What the leaders of a communicator's nodes do for one operation: give what their nodes' members
+// contribute, and combine what all nodes give, in an order that follows from the layout alone.
+//
+//   result at once     every leader combines everything
+//   result in slices   leader k combines slice k, and gives that to the others
+//   gathering          the nodes' blocks, each where its members' blocks belong
+//   not commutative    the contributions are gathered, and combined in the order of the members
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "copy/copy.h"
+#include "engine/node_parts.h"
+#include "engine/plan.h"
+#include "recovery/operations.h"
+#include "recovery/span.h"
+
+namespace rejoin::recovery {
+
+using journal::Departed;
+using journal::Part;
+using journal::Progress;
+
+// What this rank gives to the other nodes in one operation, and what they give.
+template <journal::Host H>
+class Departures {
+ public:
+  using Other = typename Operations<H>::Other;
+
+  Departures(Operations<H>& ops, Comm<H>& comm, const Entry& entry)
+      : ops_(ops), c_(comm), e_(entry) {}
+
+  // Returns what this rank has given already, in this incarnation or in a former one. `fingerprint`
+  // of the contribution is compared.
+  std::optional<Departed> given(Part part, std::uint32_t fingerprint) {
+    if (journal::breaks(ops_.host, Rule::kGivenOnce)) return std::nullopt;
+    const auto mine =
+        c_.span->find(ops_.host, ops_.peers, c_.members, c_.members.rank, e_.sequence, part);
+    if (mine) ops_.compare_departed(e_, *mine, fingerprint);
+    return mine;
+  }
+
+  // REQUIRES that all earlier operations have their records, and that it is not given().
+  void give(Part part, std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
+    const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
+    ops_.journal.depart(c_.span->departures,
+                        {e_.sequence, value, bytes, e_.call, chain, fingerprint, part});
+    if (journal::breaks(ops_.host, Rule::kRingAfterDeparture)) return;
+    for (std::uint32_t k = 0; k < c_.span->nodes; ++k) {
+      if (k == c_.span->mine) continue;
+      const std::uint32_t to = c_.span->leader(k, e_.sequence);
+      journal::ring_sleepers(ops_.host, &c_.members.world[to], 1);
+    }
+  }
+
+  // Looks for what member i has given. kFailed: it is, or was, in another operation: other().
+  Progress look(std::uint32_t i, Part part, std::size_t bytes, bool thorough, Departed* found) {
+    // A member with a record of this operation has given everything: so read the record first.
+    const bool finished = thorough && ops_.peers.tail(c_.members, i) > e_.sequence;
+    const auto d = c_.span->find(ops_.host, ops_.peers, c_.members, i, e_.sequence, part);
+    if (!d) {
+      if (!finished) return Progress::kPending;
+      return fail(i, ops_.peers.record(c_.members, i, e_.sequence).call & ~journal::kRecordFailed);
+    }
+    const bool linked = d->chain != journal::kUnlinked && c_.chain != journal::kUnlinked;
+    const bool agrees = linked ? d->chain == e_.chain
+                               : ops_.peers.is_call(c_.members.world[i], d->call, e_.signature_hash);
+    if (!agrees) return fail(i, d->call);
+    journal::check(ops_.host, d->bytes == bytes,
+                   "another node has given another number of bytes: this is a defect of Rejoin");
+    *found = *d;
+    return Progress::kDone;
+  }
+
+  // The bytes of what was given. `d` must stay.
+  const std::byte* bytes_of(const Departed& d) const {
+    return d.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&d.value)
+                                            : ops_.peers.payload(d.value, d.bytes).data();
+  }
+  const Other& other() const { return other_; }
+  std::uint64_t sequence() const { return e_.sequence; }
+
+ private:
+  Progress fail(std::uint32_t member, std::uint32_t call) {
+    other_ = {member, call};
+    return Progress::kFailed;
+  }
+
+  Operations<H>& ops_;
+  Comm<H>& c_;
+  const Entry& e_;
+  Other other_;
+};
+
+// The leader's part of an operation to which all members contribute.
+template <journal::Host H>
+class NodeExchange {
+ public:
+  NodeExchange(Operations<H>& ops, Comm<H>& comm, const Entry& entry, const ReplicatedSpec& spec)
+      : departures_(ops, comm, entry), ops_(ops), c_(comm), span_(*comm.span), spec_(spec) {}
+
+  // Whether the contributions are gathered: also those to a reduction that is not commutative.
+  bool gathers() const { return spec_.reduction == nullptr || !spec_.reduction->commutative; }
+  // The bytes that a node's members contribute together.
+  std::size_t part_bytes(std::uint32_t k) const {
+    if (!gathers()) return spec_.input_bytes;
+    std::size_t bytes = 0;
+    for (std::uint32_t i = span_.begin[k]; i < span_.begin[k + 1]; ++i) {
+      bytes += block(span_.member[i]).bytes;
+    }
+    return bytes;
+  }
+
+  Departures<H>& departures() { return departures_; }
+  // REQUIRES that this rank has given its node's part, `value`.
+  void begin(std::uint64_t value, std::uint32_t fingerprint) {
+    fingerprint_ = fingerprint;
+    span_.given[span_.mine] = {
+        .sequence = 0, .value = value, .bytes = part_bytes(span_.mine), .call = 0, .chain = 0,
+        .fingerprint = 0, .part = Part::kNode};
+    next_ = 0;
+    result_ = 0;
+    part_ = Part::kNode;
+  }
+  // Goes on as far as it can without waiting. kDone: value() is the result. kFailed: other().
+  // allocate(bytes): memory of this rank's.
+  template <class Allocate>
+  Progress advance(bool thorough, Allocate&& allocate) {
+    if (part_ == Part::kNode) {
+      if (const Progress p = collect(thorough); p != Progress::kDone) return p;
+      if (result_ == 0 && spec_.result_bytes > journal::kInlineBytes) {
+        result_ = allocate(spec_.result_bytes);
+      }
+      std::byte* const out = result();
+      if (gathers()) {
+        std::byte* to = out;
+        if (spec_.reduction != nullptr) {
+          to = journal::own_bytes(ops_.host, allocate(c_.members.size * spec_.input_bytes));
+        }
+        place(to);
+        if (spec_.reduction != nullptr) fold_members(to, out);
+        return Progress::kDone;
+      }
+      if (!is_sliced()) {
+        fold(out, {0, spec_.result_bytes});
+        return Progress::kDone;
+      }
+      give_slice(out);
+      part_ = Part::kSlice;
+      next_ = 0;
+    }
+    return collect(thorough);
+  }
+  std::uint64_t value() const { return result_; }
+
+ private:
+  // From there on every byte of a result is combined once, instead of at every node.
+  static constexpr std::size_t kSlicedFrom = 4 * 1024;
+  using Slice = engine::ChunkPlan::Slice;
+
+  bool is_sliced() const { return !gathers() && spec_.result_bytes > kSlicedFrom; }
+  Slice slice(std::uint32_t k) const {
+    return engine::chunk_plan(span_.nodes, spec_.result_bytes, spec_.reduction->element_bytes,
+                              spec_.result_bytes)
+        .slice(0, k);
+  }
+  std::byte* result() {
+    return spec_.result_bytes > journal::kInlineBytes ? journal::own_bytes(ops_.host, result_)
+                                                      : reinterpret_cast<std::byte*>(&result_);
+  }
+  // Where a member's block lies among all of them.
+  struct Block {
+    std::size_t at, bytes;
+  };
+  Block block(std::uint32_t i) const {
+    if (spec_.blocks == nullptr) return {i * spec_.input_bytes, spec_.input_bytes};
+    return {spec_.blocks[i], spec_.blocks[i + 1] - spec_.blocks[i]};
+  }
+
+  // Collects what the other nodes give, and copies slices to the result.
+  Progress collect(bool thorough) {
+    for (; next_ < span_.nodes; ++next_) {
+      const std::uint32_t k = next_;
+      if (k == span_.mine) continue;
+      const bool whole = part_ == Part::kNode;
+      const Slice of_it = whole ? Slice{0, part_bytes(k)} : slice(k);
+      const std::size_t bytes = of_it.end - of_it.begin;
+      Departed& d = span_.given[k];
+      const std::uint32_t leader = span_.leader(k, departures_.sequence());
+      const Progress p = departures_.look(leader, part_, bytes, thorough, &d);
+      if (p != Progress::kDone) return p;
+      if (!whole) copy_payload(result() + of_it.begin, departures_.bytes_of(d), bytes);
+    }
+    return Progress::kDone;
+  }
+
+  // Copies all blocks to where they belong.
+  void place(std::byte* to) const {
+    for (std::uint32_t k = 0; k < span_.nodes; ++k) {
+      const std::byte* from = departures_.bytes_of(span_.given[k]);
+      for (std::uint32_t i = span_.begin[k]; i < span_.begin[k + 1]; ++i) {
+        const Block b = block(span_.member[i]);
+        copy_payload(to + b.at, from, b.bytes);
+        from += b.bytes;
+      }
+    }
+  }
+  // Combines contributions that lie in the order of the members.
+  void fold_members(const std::byte* from, std::byte* out) const {
+    engine::fold_parts(*spec_.reduction, c_.fold_order(false), c_.members.size, spec_.input_bytes,
+                       out, ops_.fold_memory,
+                       [&](std::uint32_t i) { return from + i * spec_.input_bytes; });
+  }
+  // Combines bytes [begin, end) of all nodes' parts.
+  void fold(std::byte* out, Slice s) const {
+    engine::fold_parts(
+        *spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out + s.begin,
+        ops_.fold_memory,
+        [&](std::uint32_t k) { return departures_.bytes_of(span_.given[k]) + s.begin; });
+  }
+  void give_slice(std::byte* out) {
+    const Slice mine = slice(span_.mine);
+    const std::size_t bytes = mine.end - mine.begin;
+    if (const auto before = departures_.given(Part::kSlice, fingerprint_)) {
+      copy_payload(out + mine.begin, departures_.bytes_of(*before), bytes);
+      return;
+    }
+    fold(out, mine);
+    std::uint64_t value = result_ + mine.begin;
+    if (bytes <= journal::kInlineBytes) {
+      value = 0;
+      copy_payload(&value, out + mine.begin, bytes);
+    }
+    departures_.give(Part::kSlice, value, bytes, fingerprint_);
+  }
+
+  Departures<H> departures_;
+  Operations<H>& ops_;
+  Comm<H>& c_;
+  Span<H>& span_;
+  const ReplicatedSpec& spec_;
+  std::uint32_t fingerprint_ = 0;
+  std::uint32_t next_ = 0;  // the node that is collected next
+  Part part_ = Part::kNode;
+  std::uint64_t result_ = 0;  // as in Record
+};
+
+}  // namespace rejoin::recovery
