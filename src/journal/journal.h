@@ -119,12 +119,12 @@ class Journal {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
     if (found.entry != nullptr) return found.block;
     ContextEntry* entry = free_entry(context);
-    ContextBlock* block = entry == nullptr ? nullptr : free_block();
+    ContextBlock* block = entry == nullptr ? nullptr : free_block(spans);
     if (block == nullptr) return nullptr;
     const std::uint64_t bytes = size * sizeof(std::uint32_t);
     const bool has_room = bytes <= round_up_line(block->size * sizeof(std::uint32_t));
     const Offset list = has_room ? block->members : region_.memory().allocate_permanent(bytes);
-    if (list == 0 || (spans && !make_departures(*block))) return nullptr;
+    if (list == 0) return nullptr;
     block->context = context;
     block->size = size;
     block->members = list;
@@ -184,33 +184,30 @@ class Journal {
     return &table[i & mask];
   }
 
-  // Returns a new block, or a reclaimed one with its memory for members and records.
-  ContextBlock* free_block() {
+  // Returns a new block, or a reclaimed one with its memory for members and logs.
+  ContextBlock* free_block(bool spans) {
     Offset& first = region_.head()->reclaimed_blocks;
-    if (first == 0) {
-      const Offset at = region_.memory().allocate_permanent(sizeof(ContextBlock));
-      return at == 0 ? nullptr : reinterpret_cast<ContextBlock*>(host_.base() + at);
+    const bool is_new = first == 0;
+    const Offset at =
+        is_new ? region_.memory().allocate_permanent(sizeof(ContextBlock)) : first;
+    if (at == 0) return nullptr;
+    auto* block = reinterpret_cast<ContextBlock*>(host_.base() + at);
+    if (spans && block->departures == 0) {
+      block->departures = region_.memory().allocate_permanent(sizeof(Log));
+      if (block->departures == 0) return nullptr;
     }
-    auto* block = reinterpret_cast<ContextBlock*>(host_.base() + first);
+    if (is_new) return block;
     first = block->next_reclaimed;
+    block->context = 0;
     const auto clear = [this](OwnerWord<std::uint64_t>& word) {
       word.store(host_, Step::kContext, 0, std::memory_order_relaxed);
     };
     for (Slot& slot : block->slot) clear(slot.tag);
     for (Contribution& c : block->contribution) clear(c.sequence);
     clear(block->freed);
+    if (block->departures != 0) reuse(*own_departures(host_, *block));
     reuse(block->records);
     return block;
-  }
-
-  // A block keeps the log that it had before it was reclaimed.
-  bool make_departures(ContextBlock& block) {
-    if (block.departures == 0) {
-      block.departures = region_.memory().allocate_permanent(sizeof(Log));
-    } else {
-      reuse(*own_departures(host_, block));
-    }
-    return block.departures != 0;
   }
 
   // Empties a log that has no readers any more. Only the largest of its rings remains.

@@ -141,8 +141,7 @@ class Replicated {
     if (journal::breaks(host, Rule::kRecordBeforeReturn)) return;
     ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
     if (!journal::breaks(host, Rule::kRingAfterRecord)) {
-      const journal::Members& near = c_.near();
-      journal::ring_sleepers(host, near.world, near.size);
+      journal::ring_sleepers(host, c_.members.world, c_.members.size);
     }
     ops_.execution.caught_up();
     ops_.bootstrap.prove_others(c_, e_.sequence);

@@ -190,6 +190,14 @@ std::vector<World> bit_worlds() {
   };
   add_back("back-sums", 2, 25, again<sums>);
   add_back("back-messages", 3, 40, again<messages>);
+  const auto add_apart = [&](const char* name, std::uint32_t ranks, std::uint64_t every,
+                             void (*body)(BitPlayer&)) {
+    add_back(name, ranks, every, body);
+    worlds.back().nodes = 2;
+    worlds.back().apart = true;
+  };
+  add_apart("back-apart-sums", 3, 30, again<sums>);
+  add_apart("back-apart", 3, 40, all_longer);
   add_back("back-gathers", 3, 25, again<gathers>);
   add_back("back-choice", 3, 30, choice);
   add_back("back-receives", 3, 30, again<receives>);

@@ -224,6 +224,22 @@ void open_for_long(Player& p) {
   p.barrier(all);
 }
 
+// Two nodes with two ranks each.
+void apart(Player& p) {
+  Comm all = p.everyone(), some = p.comm({3, 0, 2});
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    p.allreduce(all, 1);
+    p.bcast(some, i % 3, 4);
+    p.allreduce(some, i % 2 == 0 ? 600 : 5, {.user = true});
+    Player::Pending first, second;
+    p.begin_allreduce(all, &first, 5);
+    p.begin_allgather(all, &second, 2);
+    p.wait(&second);
+    p.bcast(all, i % 4, 700);
+    p.wait(&first);
+  }
+}
+
 }  // namespace
 
 std::vector<World> image_worlds() {
@@ -236,8 +252,16 @@ std::vector<World> image_worlds() {
     worlds.push_back(w);
   };
   add("images", 3, 60, mixed);
+  const auto on_nodes_apart = [&worlds] {
+    worlds.back().nodes = 2;
+    worlds.back().apart = true;
+  };
+  add("images-apart", 4, 100, apart);
+  on_nodes_apart();
   add("images-payload", 2, 150, payload);
   add("images-many", 2, 400, many);
+  add("images-apart-many", 2, 400, many);
+  on_nodes_apart();
   add("images-limit", 2, 1'000'000'000, limited);  // images are made only when a rank asks for them
   worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().never_full = true;
