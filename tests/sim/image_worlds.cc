@@ -227,7 +227,7 @@ void open_for_long(Player& p) {
 // Two nodes with two ranks each.
 void apart(Player& p) {
   Comm all = p.everyone(), some = p.comm({3, 0, 2});
-  for (std::uint32_t i = 0; i < 6; ++i) {
+  for (std::uint32_t i = 0; i < 3; ++i) {
     p.allreduce(all, 1);
     p.bcast(some, i % 3, 4);
     p.allreduce(some, i % 2 == 0 ? 600 : 5, {.user = true});

@@ -14,7 +14,8 @@ namespace {
 constexpr const char* kHelp = R"(usage: simulate [WORLD] [options]
 
 Runs a world's program under the simulator. Without WORLD: lists the worlds. "random:RANKS:SEED",
-"small:RANKS:SEED" and "swarm:SEED" are worlds too.
+"small:RANKS:SEED" and "swarm:SEED" are worlds too, and "apart:NAME" is world NAME on two nodes
+that share only messages.
 
   --seed S          schedule, agent's delays, tagged or not (default 0: all ranks in turn)
   --deaths LIST     RANK:INCARNATION:STEP or RANK:tTURN, with commas; RANK:iTURN of the rank's

@@ -44,7 +44,8 @@ World random_world(std::uint32_t ranks, std::uint64_t seed, bool small);
 // checkpoints, images and a journal limit: World::says names what was drawn.
 World swarm_world(std::uint64_t seed);
 // Finds a world by its name: that of a named world, or "random:RANKS:SEED", "small:RANKS:SEED",
-// "swarm:SEED". Returns false if there is no such world.
+// "swarm:SEED"; or "apart:NAME", that world on two nodes that share only messages. Returns false if
+// there is no such world.
 bool find_world(const std::string& name, World* world);
 
 }  // namespace rejoin::sim

@@ -238,6 +238,9 @@ TEST(Options, Layout) {
   EXPECT_EQ(job({"--layout", "2,2", "-n", "1", "x", ":", "-n", "3", "y"}), "4 ranks");
   EXPECT_NE(job({"--layout", "2,2", "-n", "3", "x"}).find("4 ranks together, and the job has 3"),
             std::string::npos);
+  EXPECT_EQ(job({"--layout", "2,2", "--between-nodes", "messages", "x"}), "4 ranks");
+  EXPECT_NE(job({"-n", "4", "--between-nodes", "messages", "x"}).find("needs several nodes"),
+            std::string::npos);
   RunOptions o = run({"--layout", "2,3,1", "x"});
   ASSERT_FALSE(complete(o, 2));
   std::string places;

@@ -236,6 +236,7 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
     journal::control_of(base, r)->node = options.place_of(r).node;
   }
   journal::SegmentHeader* header = journal::header_of(base);
+  header->nodes_apart = options.nodes_apart;
   header->snapshots = options.snapshots.on();
   if (options.snapshots.on()) journal::put(header->goes_back_to, journal::Return::kUndecided);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;

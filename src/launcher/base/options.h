@@ -91,6 +91,7 @@ struct RunOptions {
   bool verbose = false;
   std::vector<std::string> notices;   // about options that were ignored
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
+  bool nodes_apart = false;           // nodes share only messages
 
   // The number of ranks of the job. REQUIRES complete().
   std::uint32_t ranks() const {

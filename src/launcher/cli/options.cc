@@ -419,6 +419,10 @@ Result<Command> finish(Raw& raw) {
     o.timeout_ns = timeout.value();
   }
   if (const auto error = read_layout(raw.layout, o.layout)) return *error;
+  const auto between =
+      parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages"});
+  if (!between.ok()) return between.error();
+  o.nodes_apart = between.value() == 1;
   if (!raw.heartbeat.empty()) {
     const auto interval = parse_seconds("--heartbeat", raw.heartbeat, 1e-3, 1e9, kSomeTime);
     if (!interval.ok()) return interval.error();
@@ -655,6 +659,9 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
                  " ranks together, and the job has " + std::to_string(options.ranks()));
   }
   if (options.layout.size() == 1) options.layout.clear();
+  if (options.nodes_apart && options.layout.empty()) {
+    return usage("--between-nodes messages needs several nodes, for example --layout 2,2");
+  }
   if (options.journal_limit_bytes == 0) {
     options.journal_limit_bytes = default_journal_limit_bytes(options.journal_directory);
   }

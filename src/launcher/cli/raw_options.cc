@@ -76,6 +76,10 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "MPI_Comm_split_type the groups, of a job on so many\n"
                  "machines")
       ->type_name("LIST");
+  app.add_option("--between-nodes", raw.between_nodes,
+                 "what the nodes of --layout share: memory (default), or\n"
+                 "only messages, as different machines do, to try that")
+      ->type_name("WHAT");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
                "MASTER_PORT for ranks, as torch.distributed reads them");

@@ -40,6 +40,7 @@ struct Raw {
   std::string on_divergence = "rollback";
   std::string libc_recording = "on";
   std::string layout;
+  std::string between_nodes = "memory";
   std::string binding = "auto";
   std::string output_directory;
   std::string standard_input;

@@ -10,11 +10,11 @@ def ranks_of(layout):
     return sum(int(n) for n in layout.split(","))
 
 
-@scenario(layout=["1,1", "2,2", "3,1", "1,3,2"])
-def layout(t, layout):
+@scenario(layout=["1,1", "2,2", "3,1", "1,3,2"], between=["memory", "messages"])
+def layout(t, layout, between):
     """Each result has the documented bits, without deaths and with some."""
     n = ranks_of(layout)
-    command, flags = ("layout", layout), ["--layout", layout]
+    command, flags = ("layout", layout), ["--layout", layout, "--between-nodes", between]
     last = t.undisturbed(n, *command, flags=flags)
     places = [(r, k) for r in range(n) for k in range(1, last.operations(r) + 1)]
     for _ in range(40 if t.long else 4):
@@ -23,12 +23,12 @@ def layout(t, layout):
         t.recovers(n, *command, kills=kills, flags=flags)
 
 
-@scenario(limit_s=300)
-def layout_blocks(t):
+@scenario(between=["memory", "messages"], limit_s=300)
+def layout_blocks(t, between):
     """Nodes beyond the sixteenth are in another block."""
     layout = ",".join(["8"] + ["1"] * 17)  # from 24 ranks on, one member reduces for all
     n = ranks_of(layout)
-    flags = ["--layout", layout]
+    flags = ["--layout", layout, "--between-nodes", between]
     t.recovers(n, "layout", layout, kills=[Kill(n - 1, 40), Kill(3, 60)], flags=flags)
 
 

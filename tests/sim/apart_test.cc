@@ -1,0 +1,36 @@
+// Every program again, on two nodes that share only messages: deaths of ranks, and of their images.
+#include <gtest/gtest.h>
+
+#include "named.h"
+#include "sweep.h"
+#include "worlds.h"
+
+namespace rejoin::sim {
+namespace {
+
+std::vector<std::string> names_of_worlds() {
+  std::vector<std::string> names = names_of_mortal_worlds(kMaxSimRanks);
+  for (const World& w : bit_worlds()) names.push_back(w.name);
+  return names;
+}
+
+class NodesApart : public testing::TestWithParam<std::string> {};
+
+TEST_P(NodesApart, SurviveDeaths) {
+  World world;
+  ASSERT_TRUE(find_world("apart:" + GetParam(), &world));
+  if (!can_simulate(world)) GTEST_SKIP();
+  Sweep sweep(world);
+  sweep.singles(0, scaled(is_slow(world) ? 20 : 100));
+  if (sweep.failure().empty()) sweep.singles(1, scaled(is_slow(world) ? 20 : 100));
+  const bool fills = world.journal_limit_bytes != 0 && !world.never_full;
+  if (world.snapshot_every_turns != 0 && !fills && sweep.failure().empty()) {
+    sweep.images(2, scaled(40));
+  }
+  EXPECT_EQ(sweep.failure(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, NodesApart, testing::ValuesIn(names_of_worlds()), name_of_case);
+
+}  // namespace
+}  // namespace rejoin::sim
