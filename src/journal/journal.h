@@ -188,8 +188,7 @@ class Journal {
   ContextBlock* free_block(bool spans) {
     Offset& first = region_.head()->reclaimed_blocks;
     const bool is_new = first == 0;
-    const Offset at =
-        is_new ? region_.memory().allocate_permanent(sizeof(ContextBlock)) : first;
+    const Offset at = is_new ? region_.memory().allocate_permanent(sizeof(ContextBlock)) : first;
     if (at == 0) return nullptr;
     auto* block = reinterpret_cast<ContextBlock*>(host_.base() + at);
     if (spans && block->departures == 0) {

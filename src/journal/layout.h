@@ -395,9 +395,9 @@ struct alignas(kLine) ContextBlock {
   OwnerWord<std::uint64_t> freed;        // the owner's ordinal when it freed it; 0 = not yet
   OwnerWord<std::uint64_t> free_number;  // of the owner's frees, if it was freed
   Offset next_reclaimed;                 // the owner's free list of reclaimed blocks
-  std::uint64_t permanent;  // made before the first checkpoint: every incarnation makes it
-  Offset departures;        // a Log of Departure; 0 if all members share memory
-  Log records;              // tail = operations committed = the position
+  std::uint64_t permanent;           // made before the first checkpoint: every incarnation makes it
+  Offset departures;                 // a Log of Departure; 0 if all members share memory
+  Log records;                       // tail = operations committed = the position
   alignas(kLine) Slot slot[kSlots];  // by the sequence number
   alignas(kLine) Contribution contribution[kSlots];  // likewise; the owner's alone
 };

@@ -107,8 +107,12 @@ class PeerView {
     const Departure& d = *log_at<Departure>(base_, departures(*m.block[i]), k);
     if (d.ready.load() != k + 1) return std::nullopt;
     const auto get = [](const auto& word) { return word.load(std::memory_order_relaxed); };
-    const Departed copy = {get(d.sequence), get(d.value),       get(d.bytes),
-                           get(d.call),     get(d.chain),       get(d.fingerprint),
+    const Departed copy = {get(d.sequence),
+                           get(d.value),
+                           get(d.bytes),
+                           get(d.call),
+                           get(d.chain),
+                           get(d.fingerprint),
                            static_cast<Part>(get(d.part))};
     order_stores();  // and loads
     if (d.ready.load(std::memory_order_relaxed) != k + 1) return std::nullopt;

@@ -161,18 +161,19 @@ class AttemptedOp final : public Replicated<H> {
     const std::size_t n = members().size;
     const bool gathers = exchange_.gathers();
     const std::size_t bytes = exchange_.part_bytes(c_.span->mine);
-    const auto algorithm = engine::algorithm_for(
-        members().size, gathers ? (bytes + n - 1) / n : spec_.input_bytes);
-    attempt_spec_ = {spec_.input,
-                     spec_.input_bytes,
-                     bytes,
-                     gathers ? nullptr : spec_.reduction,
-                     nullptr,
-                     nullptr,
-                     blocks_of_node(),
-                     nullptr,
-                     ops_.scratch,
-                     algorithm == engine::Algorithm::kFlat ? engine::Algorithm::kLeader : algorithm};
+    const auto algorithm =
+        engine::algorithm_for(members().size, gathers ? (bytes + n - 1) / n : spec_.input_bytes);
+    attempt_spec_ = {
+        spec_.input,
+        spec_.input_bytes,
+        bytes,
+        gathers ? nullptr : spec_.reduction,
+        nullptr,
+        nullptr,
+        blocks_of_node(),
+        nullptr,
+        ops_.scratch,
+        algorithm == engine::Algorithm::kFlat ? engine::Algorithm::kLeader : algorithm};
   }
   std::size_t bytes_of_near_blocks() { return (members().size + 1) * sizeof *near_blocks_; }
   const std::size_t* blocks_of_node() {
@@ -300,8 +301,8 @@ class AttemptedOp final : public Replicated<H> {
   }
   Progress advance_exchange(bool thorough) {
     if constexpr (kSpans) {
-      const Progress p = exchange_.advance(
-          thorough, [this](std::size_t bytes) { return this->allocate(bytes); });
+      const Progress p =
+          exchange_.advance(thorough, [this](std::size_t bytes) { return this->allocate(bytes); });
       if (p == Progress::kFailed) return this->mismatch(exchange_.departures().other());
       if (p == Progress::kDone) {
         state_ = State::kComplete;

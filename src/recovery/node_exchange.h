@@ -66,8 +66,9 @@ class Departures {
       return fail(i, ops_.peers.record(c_.members, i, e_.sequence).call & ~journal::kRecordFailed);
     }
     const bool linked = d->chain != journal::kUnlinked && c_.chain != journal::kUnlinked;
-    const bool agrees = linked ? d->chain == e_.chain
-                               : ops_.peers.is_call(c_.members.world[i], d->call, e_.signature_hash);
+    const bool agrees = linked
+                            ? d->chain == e_.chain
+                            : ops_.peers.is_call(c_.members.world[i], d->call, e_.signature_hash);
     if (!agrees) return fail(i, d->call);
     journal::check(ops_.host, d->bytes == bytes,
                    "another node has given another number of bytes: this is a defect of Rejoin");
@@ -118,9 +119,13 @@ class NodeExchange {
   // REQUIRES that this rank has given its node's part, `value`.
   void begin(std::uint64_t value, std::uint32_t fingerprint) {
     fingerprint_ = fingerprint;
-    span_.given[span_.mine] = {
-        .sequence = 0, .value = value, .bytes = part_bytes(span_.mine), .call = 0, .chain = 0,
-        .fingerprint = 0, .part = Part::kNode};
+    span_.given[span_.mine] = {.sequence = 0,
+                               .value = value,
+                               .bytes = part_bytes(span_.mine),
+                               .call = 0,
+                               .chain = 0,
+                               .fingerprint = 0,
+                               .part = Part::kNode};
     next_ = 0;
     result_ = 0;
     part_ = Part::kNode;
@@ -216,10 +221,10 @@ class NodeExchange {
   }
   // Combines bytes [begin, end) of all nodes' parts.
   void fold(std::byte* out, Slice s) const {
-    engine::fold_parts(
-        *spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out + s.begin,
-        ops_.fold_memory,
-        [&](std::uint32_t k) { return departures_.bytes_of(span_.given[k]) + s.begin; });
+    engine::fold_parts(*spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out + s.begin,
+                       ops_.fold_memory, [&](std::uint32_t k) {
+                         return departures_.bytes_of(span_.given[k]) + s.begin;
+                       });
   }
   void give_slice(std::byte* out) {
     const Slice mine = slice(span_.mine);

@@ -138,9 +138,15 @@ Span<H>* Span<H>::make(H& host, journal::Arena& arena, const journal::PeerView& 
   block[rank] = all.mine;
   std::fill_n(next, n, kUnknown);
   return arena.template make<Span>(
-      Span{nodes, mine, begin, member, node,
+      Span{nodes,
+           mine,
+           begin,
+           member,
+           node,
            {all.context, size, rank, world, all.mine, block},
-           order, given, next,
+           order,
+           given,
+           next,
            {host, journal.region(), *journal::own_departures(host, *all.mine)}});
 }
 

@@ -13,7 +13,7 @@
 # Exit code: 0: the same; 1: different, or a check of the program failed under both; 2: wrong usage or a
 # missing program; 3: mpirun did not end in time, so there is nothing to compare with.
 # Environment: MPIRUN, the reference launcher (mpirun.openmpi); LIMIT_S, the time limit of each of the
-# two runs (25 s); EXPECTED and RECORD.
+# two runs (25 s); EXPECTED and RECORD; FTRUN_FLAGS, options for FTRUN, separated by blanks.
 
 set -u
 
@@ -56,7 +56,8 @@ run_reference() (
   run_bounded openmpi "$mpirun" --oversubscribe --allow-run-as-root -n "$ranks" "$prog" "$@"
 )
 # At its own time limit, which is shorter, ftrun prints where every rank is.
-run_bounded ftrun "$ftrun" --timeout $((limit_s - 6)) -n "$ranks" "$prog" "$@"
+read -ra flags <<< "${FTRUN_FLAGS:-}"
+run_bounded ftrun "$ftrun" "${flags[@]}" --timeout $((limit_s - 6)) -n "$ranks" "$prog" "$@"
 code=$(cat "$results/ftrun.code")
 
 same() {
@@ -115,7 +116,7 @@ for name in openmpi ftrun; do
     tail -n 200 "$results/$name.err"
   fi
 done
-echo "reproduce: $(printf '%q ' "$0" "$prog" "$ranks" "$ftrun" "$@")"
+echo "reproduce: FTRUN_FLAGS='${flags[*]}' $(printf '%q ' "$0" "$prog" "$ranks" "$ftrun" "$@")"
 case $reference_code in
   124 | 137) exit 3 ;;
 esac

@@ -419,8 +419,7 @@ Result<Command> finish(Raw& raw) {
     o.timeout_ns = timeout.value();
   }
   if (const auto error = read_layout(raw.layout, o.layout)) return *error;
-  const auto between =
-      parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages"});
+  const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages"});
   if (!between.ok()) return between.error();
   o.nodes_apart = between.value() == 1;
   if (!raw.heartbeat.empty()) {

@@ -3,6 +3,7 @@
 import re
 
 from harness import Kill, require, scenario
+from scenarios.snapshots import EVERY_10_MS, at_random, from_images, judge
 from scenarios.written_images import place, require_whole
 
 
@@ -32,6 +33,20 @@ def layout_blocks(t, between):
     t.recovers(n, "layout", layout, kills=[Kill(n - 1, 40), Kill(3, 60)], flags=flags)
 
 
+@scenario(layout=["1,1", "2,1,2"], limit_s=240)
+def layout_images(t, layout):
+    """Ranks on nodes that share only messages die at any time, and go on from images."""
+    n = ranks_of(layout)
+    command, flags = ("layout", layout, "40"), ["--layout", layout, "--between-nodes", "messages"]
+    expected = t.undisturbed(n, *command, flags=flags)
+    woken = 0
+    for _ in t.runs(2, 40, lambda: woken):
+        result = t.run(n, *command, flags=[*flags, *EVERY_10_MS], interfere=at_random(t.rng))
+        judge(result, expected, n)
+        woken += from_images(result)
+    require(woken > 0, "no rank went on from an image", result)
+
+
 @scenario(limit_s=300)
 def layout_goes_on(t):
     """A job goes on from written images with the same layout; with another one a line refuses that."""
@@ -40,7 +55,7 @@ def layout_goes_on(t):
     expected = t.undisturbed(3, *command, flags=flags)
     with place(t) as where:
         where.killed(3, *command, flags=flags)
-        for other in ([], ["--layout", "1,2"]):
+        for other in ([], ["--layout", "1,2"], [*flags, "--between-nodes", "messages"]):
             result = where.run(3, *command, resume=True, flags=other)
             require(result.code != 0, "another layout is accepted", result)
             said = r"^rejoin: .* was written by --layout 2,1 layout, not by "

@@ -11,15 +11,15 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",    "Look",    "Generation",   "SlotNone", "SlotContents", "SlotTag", "Collect",
-      "Validate", "Stage",   "Staged",       "Reduced",  "Far",          "Payload", "Record",
-      "Commit",   "Depart",   "Departed",     "Post",    "Posted",       "Written",  "Receive",      "Match",   "Matched",
-      "Consumed", "Outcome", "Standing",     "Cancel",   "Announce",     "Ring",    "Intern",
-      "Model",    "Prepare", "Acknowledge",  "Decide",   "Mark",         "Cursors", "Freeze",
-      "Position", "Inside",  "Contribution", "Phase",    "Context",      "Freed",   "Allocate",
-      "Grow",     "Observe", "Notice",       "Flag",     "Death",        "Admit",   "Same",
-      "start",    "image",   "register",     "welcome",  "poll",         "sleep",   "operator",
-      "exit"};
+      "Enter",    "Look",     "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
+      "Validate", "Stage",    "Staged",     "Reduced",  "Far",          "Payload", "Record",
+      "Commit",   "Depart",   "Departed",   "Post",     "Posted",       "Written", "Receive",
+      "Match",    "Matched",  "Consumed",   "Outcome",  "Standing",     "Cancel",  "Announce",
+      "Ring",     "Intern",   "Model",      "Prepare",  "Acknowledge",  "Decide",  "Mark",
+      "Cursors",  "Freeze",   "Position",   "Inside",   "Contribution", "Phase",   "Context",
+      "Freed",    "Allocate", "Grow",       "Observe",  "Notice",       "Flag",    "Death",
+      "Admit",    "Same",     "start",      "image",    "register",     "welcome", "poll",
+      "sleep",    "operator", "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
