@@ -47,18 +47,20 @@ def layout_images(t, layout):
     require(woken > 0, "no rank went on from an image", result)
 
 
-@scenario(limit_s=300)
-def layout_goes_on(t):
+@scenario(between=["memory", "messages"], limit_s=300)
+def layout_goes_on(t, between):
     """A job goes on from written images with the same layout; with another one a line refuses that."""
     command = ("layout", "2,1", "20")
-    flags = ["--layout", "2,1"]
+    flags = ["--layout", "2,1", "--between-nodes", between]
+    apart = between == "messages"
     expected = t.undisturbed(3, *command, flags=flags)
     with place(t) as where:
         where.killed(3, *command, flags=flags)
-        for other in ([], ["--layout", "1,2"], [*flags, "--between-nodes", "messages"]):
+        others = [], ["--layout", "1,2"], [*flags[:3], "memory" if apart else "messages"]
+        for other in others:
             result = where.run(3, *command, resume=True, flags=other)
             require(result.code != 0, "another layout is accepted", result)
-            said = r"^rejoin: .* was written by --layout 2,1 layout, not by "
+            said = rf"^rejoin: .* was written by --layout 2,1 {'--between-nodes messages ' if apart else ''}layout, not by "
             require(re.search(said, result.err, re.MULTILINE), "it does not say why", result)
         where.out, where.err = where.out[:1], where.err[:1]
         result = where.resumes(3, *command, flags=flags)
