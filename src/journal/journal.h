@@ -119,18 +119,13 @@ class Journal {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
     if (found.entry != nullptr) return found.block;
     ContextEntry* entry = free_entry(context);
-    ContextBlock* block = entry == nullptr ? nullptr : free_block(spans);
+    ContextBlock* block = entry == nullptr ? nullptr : free_block(size, spans);
     if (block == nullptr) return nullptr;
-    const std::uint64_t bytes = size * sizeof(std::uint32_t);
-    const bool has_room = bytes <= round_up_line(block->size * sizeof(std::uint32_t));
-    const Offset list = has_room ? block->members : region_.memory().allocate_permanent(bytes);
-    if (list == 0) return nullptr;
     block->context = context;
     block->size = size;
-    block->members = list;
     block->permanent = permanent;
     for (std::uint32_t i = 0; i < size; ++i) {
-      reinterpret_cast<std::uint32_t*>(host_.base() + list)[i] = members[i];
+      reinterpret_cast<std::uint32_t*>(host_.base() + block->members)[i] = members[i];
       if (members[i] == host_.rank()) block->rank = i;
     }
     entry->block.store(host_, Step::kContext, offset_of(block), std::memory_order_relaxed);
@@ -184,8 +179,9 @@ class Journal {
     return &table[i & mask];
   }
 
-  // Returns a new block, or a reclaimed one with its memory for members and logs.
-  ContextBlock* free_block(bool spans) {
+  // Returns a new block, or a reclaimed one with its memory for members and logs. Nothing is
+  // allocated once it is cleared: between that and its next context it looks like the former one.
+  ContextBlock* free_block(std::uint32_t size, bool spans) {
     Offset& first = region_.head()->reclaimed_blocks;
     const bool is_new = first == 0;
     const Offset at = is_new ? region_.memory().allocate_permanent(sizeof(ContextBlock)) : first;
@@ -195,9 +191,14 @@ class Journal {
       block->departures = region_.memory().allocate_permanent(sizeof(Log));
       if (block->departures == 0) return nullptr;
     }
+    const std::uint64_t bytes = size * sizeof(std::uint32_t);
+    if (bytes > round_up_line(block->size * sizeof(std::uint32_t))) {
+      const Offset list = region_.memory().allocate_permanent(bytes);
+      if (list == 0) return nullptr;
+      block->members = list;
+    }
     if (is_new) return block;
     first = block->next_reclaimed;
-    block->context = 0;
     const auto clear = [this](OwnerWord<std::uint64_t>& word) {
       word.store(host_, Step::kContext, 0, std::memory_order_relaxed);
     };

@@ -14,19 +14,8 @@ class ReplicatedOp {
  public:
   // Enters; see Replicated.
   ReplicatedOp(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
-               Outcome* outcome, bool nonblocking) {
-    const auto enter = [&]<class Op>(std::in_place_type_t<Op>) {
-      op_.template emplace<Op>(ops, comm, call, spec, outcome, nonblocking);
-    };
-    const bool spans = comm.span != nullptr;
-    if (is_broadcast(call.signature)) {
-      spans ? enter(std::in_place_type<BroadcastOp<H, true>>)
-            : enter(std::in_place_type<BroadcastOp<H>>);
-    } else {
-      spans ? enter(std::in_place_type<AttemptedOp<H, true>>)
-            : enter(std::in_place_type<AttemptedOp<H>>);
-    }
-  }
+               Outcome* outcome, bool nonblocking)
+      : op_(enter(ops, comm, call, spec, outcome, nonblocking)) {}
   ReplicatedOp(const ReplicatedOp&) = delete;
   ReplicatedOp& operator=(const ReplicatedOp&) = delete;
 
@@ -38,6 +27,22 @@ class ReplicatedOp {
   }
 
  private:
+  using Any =
+      std::variant<AttemptedOp<H>, BroadcastOp<H>, AttemptedOp<H, true>, BroadcastOp<H, true>>;
+  static Any enter(Operations<H>& ops, Comm<H>& comm, const Call& call, const ReplicatedSpec& spec,
+                   Outcome* outcome, bool nonblocking) {
+    const auto enter_as = [&]<class Op>(std::in_place_type_t<Op> type) {
+      return Any(type, ops, comm, call, spec, outcome, nonblocking);
+    };
+    const bool spans = comm.span != nullptr;
+    if (is_broadcast(call.signature)) {
+      return spans ? enter_as(std::in_place_type<BroadcastOp<H, true>>)
+                   : enter_as(std::in_place_type<BroadcastOp<H>>);
+    }
+    return spans ? enter_as(std::in_place_type<AttemptedOp<H, true>>)
+                 : enter_as(std::in_place_type<AttemptedOp<H>>);
+  }
+
   // As std::visit, which would have to be able to throw.
   template <class Self, class Function>
   static auto visit_of(Self& op, Function&& f) {
@@ -55,9 +60,7 @@ class ReplicatedOp {
     return visit_of(op_, f);
   }
 
-  std::variant<std::monostate, AttemptedOp<H>, BroadcastOp<H>, AttemptedOp<H, true>,
-               BroadcastOp<H, true>>
-      op_;
+  Any op_;
 };
 
 }  // namespace rejoin::recovery
