@@ -87,7 +87,8 @@ class AttemptedOp final : public Replicated<H> {
   using Replicated<H>::ops_, Replicated<H>::c_, Replicated<H>::e_, Replicated<H>::spec_;
   using Replicated<H>::nonblocking_, Replicated<H>::fingerprint_;
 
-  // Whatever was done for it is void: the attempt was of an older generation.
+  // Whatever was done for it is void, because the attempt was of an older generation, except what
+  // the leader of a node has given to others, which it finds again.
   [[gnu::noinline]] Progress begin_again() {
     const Progress p = Replicated<H>::begin_again();
     if (p != Progress::kPending || state_ == State::kEntered) return p;
@@ -191,15 +192,20 @@ class AttemptedOp final : public Replicated<H> {
   }
 
   void begin_attempt() {
-    const unsigned needed = engine::Attempt<H>::staging_needed(attempt_spec_);
+    const bool alone = kSpans && members().size == 1;
+    const unsigned needed = alone ? 0 : engine::Attempt<H>::staging_needed(attempt_spec_);
     for (; leased_ < needed; ++leased_) {
       staging_[leased_] = ops_.journal.staging().lease();
       if (staging_[leased_] == 0) ops_.journal.out_of_memory();
     }
-    note_contribution();
-    if (kSpans && members().size == 1) {
-      state_ = State::kGive;
-      return;
+    this->note_contribution();
+    if constexpr (kSpans) {
+      // Members of other nodes may wait for this rank in another operation.
+      journal::ring_sleepers(ops_.host, c_.members.world, c_.members.size);
+      if (alone) {
+        state_ = State::kGive;
+        return;
+      }
     }
     const bool leads = this->leads();
     const std::size_t result_bytes = attempt_spec_.result_bytes;
@@ -220,15 +226,6 @@ class AttemptedOp final : public Replicated<H> {
     const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
     attempt_->begin(e_.sequence, ops_.comms.generation(c_), chain, e_.call, staging_, out, extent);
     state_ = State::kAttempt;
-  }
-
-  // Notes the contribution for the next incarnation, before any other member can see it.
-  void note_contribution() {
-    journal::Contribution& mine = c_.members.mine->contribution[e_.sequence % journal::kSlots];
-    if (mine.sequence.load(std::memory_order_relaxed) == e_.sequence + 1) return;
-    mine.what.store(ops_.host, Step::kContribution,
-                    journal::Contribution::make(fingerprint_, e_.call), std::memory_order_relaxed);
-    mine.sequence.store(ops_.host, Step::kContribution, e_.sequence + 1);
   }
 
   [[gnu::noinline]] Progress advance_attempt(bool thorough) {

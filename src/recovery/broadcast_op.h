@@ -2,7 +2,8 @@
 // members, but for readers that are far behind.
 //
 // If the members are on nodes that share only messages (kSpans), the root gives the bytes to the
-// leaders of the other nodes, each of which stores them for its node.
+// leaders of the other nodes, each of which stores them for its node. What it has given is the
+// broadcast then, with or without the root's record.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,8 @@ class BroadcastOp final : public Replicated<H> {
     const Progress p = this->look_up([](bool) {});
     if (p != Progress::kPending || this->was_woken()) return p;
     this->prepare_input();
+    if (kSpans && c_.members.rank == root_ && ops_.repetition.open()) [[unlikely]]
+      ops_.repeats_contribution(c_, e_, &this->fingerprint_);
     if (c_.members.rank == root_ && !nonblocking_) ops_.repetition.before_anything_new(e_.call);
     return Progress::kPending;
   }
@@ -60,6 +63,9 @@ class BroadcastOp final : public Replicated<H> {
     if (!this->is_next()) return Progress::kPending;
     if (nonblocking_ && (!ops_.repetition.may_do_new() || this->was_woken()))
       return Progress::kPending;
+    if constexpr (kSpans) {
+      if (const Progress p = repeat_given(); p != Progress::kPending) return p;
+    }
     std::uint64_t value;
     if (spec_.result_bytes < engine::kPipelinedBytes) {
       host.step(Step::kPayload);
@@ -73,7 +79,11 @@ class BroadcastOp final : public Replicated<H> {
         ops_.journal.out_of_memory();
       }
     }
-    if constexpr (kSpans) give_to_nodes(value);
+    if constexpr (kSpans) {
+      this->note_contribution();
+      Departures<H>(ops_, c_, e_)
+          .give(journal::Part::kNode, value, spec_.result_bytes, this->fingerprint_);
+    }
     ops_.execution.inside();
     if (this->is_next()) this->commit(value);
     this->give(value, false);
@@ -89,11 +99,16 @@ class BroadcastOp final : public Replicated<H> {
     }
     return root;
   }
-  // A former incarnation of the root may have given the bytes, and died without a record.
-  void give_to_nodes(std::uint64_t value) {
-    Departures<H> departures(ops_, c_, e_);
-    if (departures.given(journal::Part::kNode, this->fingerprint_)) return;
-    departures.give(journal::Part::kNode, value, spec_.result_bytes, this->fingerprint_);
+  // The root: a former incarnation may have given the bytes, and died without a record. They are
+  // the outcome, also at the root. kPending: it has not.
+  Progress repeat_given() {
+    const auto given = Departures<H>(ops_, c_, e_).given(journal::Part::kNode, this->fingerprint_);
+    if (!given) return Progress::kPending;
+    this->outcome_.replaces_input = true;
+    ops_.execution.inside();
+    this->commit(given->value);
+    this->give(given->value, false);
+    return this->end(Status::kOk);
   }
   Progress advance_leader(bool thorough) {
     if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);

@@ -141,12 +141,7 @@ class NodeExchange {
       }
       std::byte* const out = result();
       if (gathers()) {
-        std::byte* to = out;
-        if (spec_.reduction != nullptr) {
-          to = journal::own_bytes(ops_.host, allocate(c_.members.size * spec_.input_bytes));
-        }
-        place(to);
-        if (spec_.reduction != nullptr) fold_members(to, out);
+        spec_.reduction != nullptr ? fold_members(out) : place(out);
         return Progress::kDone;
       }
       if (!is_sliced()) {
@@ -213,18 +208,21 @@ class NodeExchange {
       }
     }
   }
-  // Combines contributions that lie in the order of the members.
-  void fold_members(const std::byte* from, std::byte* out) const {
+  // Combines the contributions of all members.
+  void fold_members(std::byte* out) const {
+    const auto contribution = [&](std::uint32_t i) {
+      return departures_.bytes_of(span_.given[span_.node[i]]) + span_.place[i] * spec_.input_bytes;
+    };
     engine::fold_parts(*spec_.reduction, c_.fold_order(false), c_.members.size, spec_.input_bytes,
-                       out, ops_.fold_memory,
-                       [&](std::uint32_t i) { return from + i * spec_.input_bytes; });
+                       out, ops_.fold_memory, ops_.scratch, contribution);
   }
   // Combines bytes [begin, end) of all nodes' parts.
   void fold(std::byte* out, Slice s) const {
+    const auto part = [&](std::uint32_t k) {
+      return departures_.bytes_of(span_.given[k]) + s.begin;
+    };
     engine::fold_parts(*spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out + s.begin,
-                       ops_.fold_memory, [&](std::uint32_t k) {
-                         return departures_.bytes_of(span_.given[k]) + s.begin;
-                       });
+                       ops_.fold_memory, ops_.scratch, part);
   }
   void give_slice(std::byte* out) {
     const Slice mine = slice(span_.mine);

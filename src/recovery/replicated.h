@@ -95,6 +95,15 @@ class Replicated {
     fingerprint_ = fingerprint_of_input();
   }
 
+  // Notes the contribution for the next incarnation, before any other member can see it.
+  void note_contribution() {
+    journal::Contribution& mine = c_.members.mine->contribution[e_.sequence % journal::kSlots];
+    if (mine.sequence.load(std::memory_order_relaxed) == e_.sequence + 1) return;
+    mine.what.store(ops_.host, Step::kContribution,
+                    journal::Contribution::make(fingerprint_, e_.call), std::memory_order_relaxed);
+    mine.sequence.store(ops_.host, Step::kContribution, e_.sequence + 1);
+  }
+
   // Adopts a member's record. REQUIRES is_next(). early(value) returns whether the result lies at
   // spec.early already.
   template <class Early>

@@ -22,7 +22,8 @@ struct Span {
   std::uint32_t mine;           // this rank's node
   const std::uint32_t* begin;   // [nodes + 1] a node's members in `member`
   const std::uint32_t* member;  // members by node; nodes in the order of their lowest members
-  const std::uint32_t* node;    // [size] the node of a member
+  const std::uint32_t* node;    // [size] the node of a member,
+  const std::uint32_t* place;   // [size] and which of that node's members it is
   journal::Members near;        // the members on this rank's node
   engine::FoldStep* order;      // [nodes] how reductions combine the nodes' parts
   journal::Departed* given;     // [nodes] what was found of the operation in progress
@@ -87,6 +88,7 @@ struct Span {
     array(given, nodes);
     array(next, size);
     array(node, size);
+    array(place, size);
     array(member, size);
     array(begin, nodes + 1);
     arena.destroy(this);
@@ -101,16 +103,19 @@ Span<H>* Span<H>::make(H& host, journal::Arena& arena, const journal::PeerView& 
   const std::uint32_t n = all.size;
   auto* node = arena.template make_array<std::uint32_t>(n);
   auto* member = arena.template make_array<std::uint32_t>(n);
+  auto* place = arena.template make_array<std::uint32_t>(n);
   auto* next = arena.template make_array<std::uint64_t>(n);
-  if (node == nullptr || member == nullptr || next == nullptr) return nullptr;
+  if (place == nullptr || node == nullptr || member == nullptr || next == nullptr) return nullptr;
   std::uint32_t nodes = 0, placed = 0;
   // Until it is placed, a member's node is `n`.
   std::fill_n(node, n, n);
   for (std::uint32_t first = 0; first < n; ++first) {
     if (node[first] != n) continue;
+    const std::uint32_t begins = placed;
     for (std::uint32_t i = first; i < n; ++i) {
       if (peers.node(all.world[i]) != peers.node(all.world[first])) continue;
       node[i] = nodes;
+      place[i] = placed - begins;
       member[placed++] = i;
     }
     ++nodes;
@@ -143,6 +148,7 @@ Span<H>* Span<H>::make(H& host, journal::Arena& arena, const journal::PeerView& 
            begin,
            member,
            node,
+           place,
            {all.context, size, rank, world, all.mine, block},
            order,
            given,

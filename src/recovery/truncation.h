@@ -95,13 +95,12 @@ class Truncation final : public journal::ZoneLabels {
  private:
   // What was given in an operation is needed until all members have its record for good.
   void truncate_departures(Span<H>& span, std::uint64_t keep_from) {
-    std::uint64_t k = span.departures.truncated_below();
-    const auto is_past = [&] {
-      const journal::Departure& d = *span.departures.at(k);
-      const bool is_there = d.ready.load(std::memory_order_relaxed) == k + 1;
-      return !is_there || d.sequence.load(std::memory_order_relaxed) < keep_from;
-    };
-    while (k < span.departures.tail() && is_past()) ++k;
+    std::uint64_t k = span.departures.tail();
+    for (; k > 0; --k) {
+      const journal::Departure& d = *span.departures.at(k - 1);
+      if (d.ready.load(std::memory_order_relaxed) != k) break;  // it is truncated already
+      if (d.sequence.load(std::memory_order_relaxed) < keep_from) break;
+    }
     span.departures.truncate(k);
   }
 

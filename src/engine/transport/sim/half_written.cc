@@ -92,6 +92,10 @@ unsigned leave_half_written(std::byte* base, std::uint32_t rank,
   }
   for (ContextBlock* block : blocks) {
     places += spoil_next<Record>(base, block->records, random);
+    if (block->departures != 0) {
+      places += spoil_next<journal::Departure>(
+          base, *reinterpret_cast<Log*>(base + block->departures), random);
+    }
     for (Slot& slot : block->slot) places += spoil_slot(slot, random);
   }
   for (std::uint32_t i = 0; i < region->staging_buffers; ++i) {
