@@ -92,6 +92,14 @@ class Journal {
   // Gives something to the other nodes. Its index and `ready` are set here. The newest departure of
   // a context belongs to a later operation, or a later part, than the one before.
   void depart(LogWriter<Departure, H>& departures, const Departed& what) {
+    if (departures.tail() > 0) {
+      const Departure& newest = *departures.at(departures.tail() - 1);
+      const std::uint64_t then = newest.sequence.load(std::memory_order_relaxed);
+      const bool same_part =
+          newest.part.load(std::memory_order_relaxed) >= static_cast<std::uint32_t>(what.part);
+      check(host_, then < what.sequence || (then == what.sequence && !same_part),
+            "a part of an operation was given twice: this is a defect of Rejoin");
+    }
     Departure* d = departures.next();
     if (d == nullptr) out_of_memory();
     const auto put = [&](auto& word, auto value) {

@@ -81,7 +81,7 @@ const RuleCase kRules[] = {
     {"RingAfterRecord", Rule::kRingAfterRecord, "two", "deadlock"},
     {"RingAfterMessage", Rule::kRingAfterMessage, "echo", "deadlock"},
     {"RingAfterDeparture", Rule::kRingAfterDeparture, "apart", "deadlock"},
-    {"GivenOnce", Rule::kGivenOnce, "back-apart", "bits"},
+    {"GivenOnce", Rule::kGivenOnce, "apart", "given twice"},
     {"GivenInTurn", Rule::kGivenInTurn, "apart-alone", "I1"},
     {"DeparturesGoBack", Rule::kDeparturesGoBack, "back-apart-sums", ""},
     {"ValidateOperand", Rule::kValidateOperand, "overlap", "mixed"},
