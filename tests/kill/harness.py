@@ -34,7 +34,7 @@ from results import (  # noqa: F401, for scenarios
 LIMIT_S = 60  # for one job, unless the scenario sets another limit: machines are busy
 POLL_INTERVAL_S = 0.0005  # between polls for a moment in the job
 READ_INTERVAL_S = 0.02  # between reads of events while only the end is awaited
-GRACE_S = 2  # until the kernel has removed the processes that ftrun has ended
+GRACE_S = 10  # until the kernel has removed the processes that ftrun has ended
 
 # The recovery points of a program with checkpoints, and the options of ftrun that choose them.
 POINTS = {"versions": ["--snapshots", "off"], "images": ["--snapshots", "0.01"]}
