@@ -396,6 +396,13 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
                " ranks");
 }
 
+std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
+  const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages"});
+  if (!between.ok()) return between.error();
+  o.nodes_apart = between.value() == 1;
+  return read_layout(raw.layout, o.layout);
+}
+
 Result<Command> finish(Raw& raw) {
   RunOptions& o = raw.options;
   const auto binding = parse_choice(
@@ -418,10 +425,7 @@ Result<Command> finish(Raw& raw) {
     if (!timeout.ok()) return timeout.error();
     o.timeout_ns = timeout.value();
   }
-  if (const auto error = read_layout(raw.layout, o.layout)) return *error;
-  const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages"});
-  if (!between.ok()) return between.error();
-  o.nodes_apart = between.value() == 1;
+  if (const auto error = finish_nodes(raw, o)) return *error;
   if (!raw.heartbeat.empty()) {
     const auto interval = parse_seconds("--heartbeat", raw.heartbeat, 1e-3, 1e9, kSomeTime);
     if (!interval.ok()) return interval.error();
