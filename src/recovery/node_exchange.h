@@ -1,10 +1,10 @@
 // What the leaders of a communicator's nodes do for one operation: give what their nodes' members
 // contribute, and combine what all nodes give, in an order that follows from the layout alone.
 //
-//   result at once     every leader combines everything
-//   result in slices   leader k combines slice k, and gives that to the others
-//   gathering          the nodes' blocks, each where its members' blocks belong
-//   not commutative    the contributions are gathered, and combined in the order of the members
+//   reduction, small    every leader reads all nodes' parts and combines them
+//   reduction, large    leader k combines slice k of all parts, and gives it to the other leaders
+//   gathering           every leader copies the blocks of all members to their places in the result
+//   not commutative     every leader combines the contributions of all members in their order
 #pragma once
 
 #include <algorithm>
@@ -56,9 +56,11 @@ class Departures {
     }
   }
 
-  // Looks for what member i has given. kFailed: it is, or was, in another operation: other().
+  // Looks for the departure of member i. kFailed: that member has called another operation, which
+  // other() names.
   Progress look(std::uint32_t i, Part part, std::size_t bytes, bool thorough, Departed* found) {
-    // A member with a record of this operation has given everything: so read the record first.
+    // A member publishes its departures before its record, so its tail is read before its
+    // departures.
     const bool finished = thorough && ops_.peers.tail(c_.members, i) > e_.sequence;
     const auto d = c_.span->find(ops_.host, ops_.peers, c_.members, i, e_.sequence, part);
     if (!d) {
@@ -157,11 +159,13 @@ class NodeExchange {
   std::uint64_t value() const { return result_; }
 
  private:
-  // From there on every byte of a result is combined once, instead of at every node.
-  static constexpr std::size_t kSlicedFrom = 4 * 1024;
+  // Larger results are exchanged as a reduce-scatter and an allgather among the leaders, so that
+  // each leader combines one slice. Smaller ones take one exchange, and each leader combines all of
+  // it.
+  static constexpr std::size_t kDirectBytes = 4 * 1024;
   using Slice = engine::ChunkPlan::Slice;
 
-  bool is_sliced() const { return !gathers() && spec_.result_bytes > kSlicedFrom; }
+  bool is_sliced() const { return !gathers() && spec_.result_bytes > kDirectBytes; }
   Slice slice(std::uint32_t k) const {
     return engine::chunk_plan(span_.nodes, spec_.result_bytes, spec_.reduction->element_bytes,
                               spec_.result_bytes)

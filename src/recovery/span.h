@@ -38,7 +38,7 @@ struct Span {
   // The member that a member of `near` is in the communicator.
   std::uint32_t of_near(std::uint32_t i) const { return member[begin[mine] + i]; }
 
-  // Reads again what was read of the segment, as Communicators::rebase.
+  // Drops what is cached of the segment: another process has been this rank since.
   void rebase() {
     departures.rebase();
     std::fill_n(next, begin[nodes], kUnknown);
