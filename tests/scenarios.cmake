@@ -1,6 +1,7 @@
 # add_scenarios(PREFIX LABELS RUNNER ARGUMENTS...): a test for each scenario that RUNNER --list names,
 # and one in the long mode for each that sweeps. A line of the list: NAME LIMIT_S SWEEPS LABELS...
-# The label "alone" says that no other test may run beside it: it loads the whole machine.
+# The label "alone" says that no other test may run beside it: it loads the whole machine. "threads":
+# its ranks have threads that compute or spin, so only one other such test runs beside it.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 # Hundreds of tests run the same modules, which are compiled once, away from the source directory; they
 # need nothing but the standard library (-S).
@@ -26,6 +27,9 @@ function(add_scenarios prefix labels runner)
       LABELS "${labels};${words}" TIMEOUT ${limit_s} SKIP_RETURN_CODE 77)
     if("alone" IN_LIST words)
       set_tests_properties(${prefix}.${name} PROPERTIES RUN_SERIAL ON)
+    endif()
+    if("threads" IN_LIST words)
+      set_tests_properties(${prefix}.${name} PROPERTIES PROCESSORS 2)
     endif()
     if(sweeps)
       add_test(NAME ${long}.${name} COMMAND ${command} --long ${name})

@@ -139,6 +139,7 @@ class Journal {
     entry->block.store(host_, Step::kContext, offset_of(block), std::memory_order_relaxed);
     entry->context.store(host_, Step::kCommit, context);
     ++region_.head()->contexts.entries;
+    note_change();
     return block;
   }
 
@@ -150,6 +151,12 @@ class Journal {
     found.entry->block.store(host_, Step::kContext, kReclaimed);
     found.block->next_reclaimed = region_.head()->reclaimed_blocks;
     region_.head()->reclaimed_blocks = offset_of(found.block);
+    note_change();
+  }
+  // This rank is past the operation `ordinal`, in which it freed a context; 0: it has not freed it.
+  void note_freed(ContextBlock& block, std::uint64_t ordinal) {
+    block.freed.store(host_, Step::kFreed, ordinal);
+    note_change();
   }
 
   [[noreturn]] void out_of_memory() {
@@ -166,6 +173,12 @@ class Journal {
   }
   Offset offset_of(const void* p) const {
     return static_cast<Offset>(static_cast<const std::byte*>(p) - host_.base());
+  }
+
+  // Tells the relay that it has to look at the contexts again.
+  void note_change() {
+    auto& changes = region_.head()->contexts.changes;
+    changes.store(host_, Step::kContext, changes.load(std::memory_order_relaxed) + 1);
   }
 
   ContextEntry* free_entry(std::uint64_t context) {

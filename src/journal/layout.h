@@ -88,8 +88,12 @@ struct HostWords {
   std::uint64_t region_bytes;  // of one rank, virtual
   Offset first_region;
   std::uint32_t cores;           // processors that the ranks of this host may use together
+  std::uint32_t crowded;         // these ranks are more than the processors
   std::uint32_t light_publish;   // publishers have no fence, sleepers look twice (ShmHost)
   std::uint64_t wall_offset_ns;  // from the clock of ranks to seconds since 1970
+  // The control blocks and regions of ranks on other nodes are copies, which this node's relay
+  // writes (src/relay). Ringing such a rank rings the relay.
+  std::uint32_t has_relay;
 
   // Agent. The newest death; published before the next incarnation is admitted.
   alignas(kLine) AgentWord<std::uint32_t> epoch;
@@ -101,8 +105,10 @@ struct HostWords {
   AgentWord<std::uint64_t> set_wanted;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
   AgentWord<std::uint64_t> version_in_file;
-  // Rank r writes byte r around its sleep.
+  // Rank r writes byte r around its sleep; the relay writes those of ranks on other nodes.
   alignas(kLine) OwnerWord<std::uint8_t> asleep[kMaxRanks];
+  // Ranks write 1 into word n if there is something for node n; the relay writes 0. Futexes.
+  alignas(kLine) AnyWord<std::uint32_t> relay_bell[kMaxRanks];
 };
 
 struct SegmentHeader : JobWords, HostWords {};
@@ -425,6 +431,7 @@ struct ContextTables {
   OwnerWord<std::uint32_t> tables;  // of them in use
   std::uint64_t entries;            // in the newest; the owner's
   Offset at[kContextTables];        // ContextEntry[kFirstTableEntries << k]
+  OwnerWord<std::uint64_t> changes;  // of entries, and of `freed` in a block; counted behind them
 };
 
 // --- Payload memory that is used again
@@ -590,8 +597,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN09", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x39304e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN10", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x30314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

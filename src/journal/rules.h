@@ -104,6 +104,8 @@ enum class Rule : std::uint8_t {
   kFencePublished,       // a publisher's such fence before it looks which ranks sleep
   kSettle,               // where publishers have none, a sleeper looks once more
   kPastCheckpoint,       // a rank that repeats a completed checkpoint does not look blocked
+  kPayloadBeforeItem,           // relays: what a departure names is sent before it
+  kRecordsLast,                 // relays: a record is shown behind what its owner has sent before
   kCount,
 };
 

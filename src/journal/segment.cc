@@ -38,6 +38,7 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   h->magic = kSegmentMagic;
   h->ranks = ranks;
   h->cores = cores;
+  h->crowded = ranks > cores;
   h->job = job;
   h->segment_bytes = segment_bytes_for(ranks, limit_bytes);
   h->region_bytes = region_bytes_for(ranks, limit_bytes);

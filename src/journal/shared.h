@@ -103,6 +103,13 @@ struct AgentStores : DirectStores {
 };
 inline constexpr AgentStores kAgentStores;
 
+// The relay's seam: in its node's segment it writes all words of ranks on other nodes, which are
+// copies, and the words of its own.
+struct RelayStores : DirectStores {
+  static constexpr bool writes(Writer) { return true; }
+};
+inline constexpr RelayStores kRelayStores;
+
 // For words of a rank that has no process: the agent prepares them for the next one. The simulator
 // and tests use it for defects that they plant.
 struct VacantStores : DirectStores {

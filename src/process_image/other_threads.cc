@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -308,6 +309,21 @@ bool each_thread(int directory, F f) {
   return true;
 }
 
+// Returns whether a thread of this process does not hear kSignal now. False: it has ended.
+bool blocks_stop(pid_t id) {
+  char path[64], text[4096] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
+  const int file = static_cast<int>(call(SYS_open, path, O_RDONLY | O_CLOEXEC));
+  if (file < 0) return false;
+  call(SYS_read, file, text, sizeof text - 1);
+  call(SYS_close, file);
+  constexpr char kName[] = "\nSigBlk:";
+  const char* mask = strstr(text, kName);
+  if (mask == nullptr) return false;
+  const std::uint64_t blocked = strtoull(mask + sizeof kName - 1, nullptr, 16);
+  return (blocked >> (kSignal - 1) & 1) != 0;
+}
+
 }  // namespace
 
 struct OtherThread {
@@ -472,7 +488,7 @@ bool OtherThreads::name_slow_thread(char* why, std::size_t size, bool also_ready
   why[0] = '\0';
   for (int i = 0; i < table_->count.load(); ++i) {
     if (table_->threads[i].phase() != kSignalled) continue;
-    // "ID (NAME) STATE ..."; R: it would run if there was a processor
+    // "ID (NAME) STATE ..."; R: it would run if there was a processor, and hear the signal then
     char path[64], text[128] = "";
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", table_->threads[i].id);
     const int file = static_cast<int>(call(SYS_open, path, O_RDONLY | O_CLOEXEC));
@@ -482,7 +498,8 @@ bool OtherThreads::name_slow_thread(char* why, std::size_t size, bool also_ready
     const char* name = strchr(text, '(');
     const char* end = strrchr(text, ')');
     if (name == nullptr || end == nullptr) continue;
-    if (strncmp(end, ") R", 3) == 0 && !also_ready) continue;
+    const bool waits = strncmp(end, ") R", 3) == 0 && !blocks_stop(table_->threads[i].id);
+    if (waits && !also_ready) continue;
     snprintf(why, size, "has a thread (%.*s) that did not stop within half a second",
              static_cast<int>(end - name - 1), name + 1);
     return true;

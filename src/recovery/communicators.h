@@ -87,7 +87,7 @@ class Communicators {
     const bool spans = peers_.nodes_apart() && are_on_several_nodes(members, size);
     journal::ContextBlock* block = journal_.make_block(context, members, size, permanent, spans);
     if (block == nullptr) return nullptr;
-    if (block->freed.load() != 0) block->freed.store(host_, Step::kFreed, 0);
+    if (block->freed.load() != 0) journal_.note_freed(*block, 0);
     auto* c = arena_.template make<Comm<H>>();
     auto* world = arena_.template make_array<std::uint32_t>(size);
     auto* blocks = arena_.template make_array<journal::ContextBlock*>(size);
@@ -125,7 +125,7 @@ class Communicators {
   // Drops the private state; records and position stay for the others. `ordinal`: the program's.
   void free(Comm<H>* c, std::uint64_t ordinal) {
     c->members.mine->free_number.store(host_, Step::kSame, ++frees_);
-    c->members.mine->freed.store(host_, Step::kFreed, ordinal + 1);
+    journal_.note_freed(*c->members.mine, ordinal + 1);
     retire(c->members.context);
     Comm<H>** link = &first_;
     while (*link != c) link = &(*link)->next;

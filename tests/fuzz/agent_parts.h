@@ -40,7 +40,7 @@ inline launcher::RunOptions options() {
 }
 
 inline launcher::JobSegment made_segment() {
-  auto segment = launcher::JobSegment::create(options(), 0, 1);
+  auto segment = launcher::JobSegment::create(options(), 0, 1, launcher::all_local(kRanks));
   REQUIRE(segment.ok());
   return std::move(segment.value());
 }

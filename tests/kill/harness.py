@@ -31,7 +31,7 @@ from results import (  # noqa: F401, for scenarios
     Failure, Missed, Result, Skip, check_deaths, check_returns, describe, require, require_killed,
     require_met, require_mostly, returns_by_kind, rungs, why_begun_again)
 
-LIMIT_S = 60  # for one job, unless the scenario sets another limit: machines are busy
+LIMIT_S = 150  # for one job, unless the scenario sets another limit: machines are busy
 POLL_INTERVAL_S = 0.0005  # between polls for a moment in the job
 READ_INTERVAL_S = 0.02  # between reads of events while only the end is awaited
 GRACE_S = 10  # until the kernel has removed the processes that ftrun has ended
@@ -49,7 +49,7 @@ class Scenario:
         self.sweeps, self.arguments = sweeps, arguments
 
 
-def scenario(limit_s=90, labels=(), sweeps=False, **variants):
+def scenario(limit_s=240, labels=(), sweeps=False, **variants):
     """Registers a function of a Test under its name.
 
     sweeps: whether a long run (Test.long) tries much more. variants: keywords with lists of values,

@@ -106,6 +106,10 @@ void Agent::order(const Order& order) {
     case Order::kFinish:
       finish();
       break;
+    case Order::kRelays:
+      connect_relay(order.relays());
+      break;
+    case Order::kPlan:
     case Order::WHAT_NOT_SET:
       break;
   }
@@ -129,6 +133,20 @@ void Agent::start_ranks_from(std::size_t i) {
   const std::uint32_t rank = plan_.local[i];
   carry_out(plan_.resumed ? core_.restore(rank) : core_.spawn(rank));
   loop_.post([this, i] { start_ranks_from(i + 1); });
+}
+
+std::optional<Error> Agent::open_relay() {
+  relay_.emplace(plan_, segment_.base());
+  return relay_->listen();
+}
+
+void Agent::connect_relay(const Order::Relays& relays) {
+  if (!relay_ || relays.host_size() != relays.port_size()) return;
+  std::vector<relay::Address> nodes;
+  for (int i = 0; i < relays.host_size(); ++i) {
+    nodes.push_back({relays.host(i), static_cast<std::uint16_t>(relays.port(i))});
+  }
+  processes_.add_helper(relay_->start(std::move(nodes)));
 }
 
 void Agent::stop() {
@@ -213,6 +231,7 @@ void Agent::report_unfired() {
   for (std::uint32_t i = 0; i < header->faults && !stopping_; ++i) {
     if (header->fault[i].fired.load() != 0) continue;
     const std::uint32_t rank = header->fault[i].rank;
+    if (!std::binary_search(plan_.local.begin(), plan_.local.end(), rank)) continue;
     reporter_.happened(rank,
                        Event::Unfired{to_text(plan_.options.kills[i]), segment_.position(rank)});
   }
@@ -224,6 +243,8 @@ void Agent::finish() {
   written_sets_.finish();
   if (plan_.options.keep) keep_journal(*finished.mutable_finished());
   positions_.finish();
+  // The ranks of the other nodes have ended, too.
+  if (relay_) relay_->stop();
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
   std::error_code error;  // behind the last process, which could make it again
@@ -362,13 +383,7 @@ Processes::Calls Agent::process_calls() {
   calls.before_end = std::bind_front(&Connections::read_all, &connections_);
   calls.registered_ended = std::bind_front(&Agent::on_registered_ended, this);
   calls.stranger_ended = std::bind_front(&Agent::on_stranger_ended, this);
-  calls.helper_ended = [this](pid_t pid) {
-    if (pid != guardian_->pid()) return;
-    guardian_->lost();
-    reporter_.tell("the guardian of this job (process " + std::to_string(pid) +
-                   ") has ended; the job goes on, but if ftrun is killed now, processes that left "
-                   "their rank's process group are not killed");
-  };
+  calls.helper_ended = std::bind_front(&Agent::on_helper_ended, this);
   calls.keeper_ended = [this](std::uint32_t rank) {
     const std::optional<Cause> cause = processes_.take_keeper_end(rank);
     if (cause) feed(rank, AgentEvent::KeeperEnded{*cause});
@@ -377,6 +392,17 @@ Processes::Calls Agent::process_calls() {
     if (ends_.take_oom_kill() && rank) snapshots_.image_killed(*rank);
   };
   return calls;
+}
+
+void Agent::on_helper_ended(pid_t pid) {
+  if (relay_ && pid == relay_->pid()) {
+    processes_.add_helper(relay_->start_again());
+  } else if (pid == guardian_->pid()) {
+    guardian_->lost();
+    reporter_.tell("the guardian of this job (process " + std::to_string(pid) +
+                   ") has ended; the job goes on, but if ftrun is killed now, processes that left "
+                   "their rank's process group are not killed");
+  }
 }
 
 Connections::Calls Agent::connection_calls() {

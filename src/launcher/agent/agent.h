@@ -21,6 +21,7 @@
 #include "launcher/agent/protection_reports.h"
 #include "launcher/agent/rank_messages.h"
 #include "launcher/agent/rank_starts.h"
+#include "launcher/agent/relay_process.h"
 #include "launcher/agent/reporter.h"
 #include "launcher/agent/snapshot_driver.h"
 #include "launcher/agent/standstill_driver.h"
@@ -41,6 +42,10 @@ class Agent : private AgentDriver {
   Agent& operator=(const Agent&) = delete;
 
   void order(const Order& order);
+  // Of a job with an agent for each node. To be called before the first order. Errors: why its
+  // relay cannot be reached.
+  std::optional<Error> open_relay();
+  std::uint32_t relay_port() const { return relay_->port(); }
   // To be called whenever nothing is queued in the loop.
   void idle();
   // Those of --kill that have not fired yet.
@@ -51,6 +56,8 @@ class Agent : private AgentDriver {
   void start();
   void start_ranks_from(std::size_t i);
   void stop();
+  void connect_relay(const Order::Relays& relays);
+  void on_helper_ended(pid_t pid);
   void roll_back(std::uint32_t incarnation);
   void put_files_back(std::uint64_t set);
   void finish();
@@ -133,6 +140,7 @@ class Agent : private AgentDriver {
   EndReports ends_;
   PositionReports positions_;
   StandstillDriver standstill_;
+  std::optional<RelayProcess> relay_;
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
   Loop::Timer look_timer_;
   std::uint64_t journal_peak_bytes_ = 0;  // as of the latest look

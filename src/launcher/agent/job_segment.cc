@@ -221,7 +221,7 @@ Result<JobSegment> JobSegment::map(const std::string& directory, std::uint64_t b
 }
 
 Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t job,
-                                      std::uint32_t processors) {
+                                      std::uint32_t processors, const LocalRanks& local) {
   const std::uint32_t ranks = options.ranks();
   const std::uint64_t limit_bytes = options.journal_limit_bytes;
   const std::string& directory = options.journal_directory;
@@ -236,11 +236,16 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
     journal::control_of(base, r)->node = options.place_of(r).node;
   }
   journal::SegmentHeader* header = journal::header_of(base);
-  header->nodes_apart = options.nodes_apart;
+  header->nodes_apart = options.between_nodes != BetweenNodes::kMemory;
+  header->has_relay = options.has_agents();
   header->snapshots = options.snapshots.on();
   if (options.snapshots.on()) journal::put(header->goes_back_to, journal::Return::kUndecided);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
-  header->light_publish = ranks <= processors;
+  // Agents of several nodes may share this machine. A relay needs a processor, too.
+  const std::size_t here = options.hosts.empty() ? ranks : local.size();
+  const bool crowded = here + (options.has_agents() ? 1 : 0) > processors;
+  header->crowded = crowded;
+  header->light_publish = !crowded;
   write_options(header, options);
   set_times(header);
   write_faults(header, options.kills);

@@ -73,9 +73,10 @@ class SegmentCopy {
 class JobSegment {
  public:
   // Creates it in memory, or in an unnamed file in --journal-dir. `processors`: that the ranks may
-  // use. REQUIRES complete() options. Errors: no space, no permission.
+  // use. `local`: the ranks of this host. REQUIRES complete() options. Errors: no space, no
+  // permission.
   static Result<JobSegment> create(const RunOptions& options, std::uint64_t job,
-                                   std::uint32_t processors);
+                                   std::uint32_t processors, const LocalRanks& local);
   // Creates it with the contents of the file `journal`, for a job that resumes: every rank is dead.
   // `set`: it is put back to this set of images; 0: it stays as it is. The limit of the journal
   // stays what it was. Errors: no space; the file is of another build, or lacks the set.

@@ -35,6 +35,8 @@ Look StandstillDriver::look_at_ranks() const {
 }
 
 bool StandstillDriver::look() {
+  // Ranks of other nodes may have something to send; so far nothing is known of them here.
+  if (plan_.local.size() != plan_.ranks) return false;
   if (!standstill_.judge(look_at_ranks(), loop_.now_ns()).empty()) return false;
   // A replay that blocks before it has repeated everything has diverged: a rank that repeats its
   // first execution never waits there.

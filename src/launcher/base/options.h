@@ -56,6 +56,13 @@ enum class OnDivergence : std::uint8_t {
   kWarn,      // the job goes on with what was recorded
 };
 
+// What the nodes of a layout share.
+enum class BetweenNodes : std::uint8_t {
+  kMemory,    // everything: one journal
+  kMessages,  // one journal, of which they use only messages
+  kSockets,   // connections of their relays; each node has an agent and a journal of its own
+};
+
 struct RunOptions {
   std::vector<ProgramOptions> programs;  // never empty; ranks are numbered in their order
   OutputOptions output;
@@ -91,7 +98,9 @@ struct RunOptions {
   bool verbose = false;
   std::vector<std::string> notices;   // about options that were ignored
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
-  bool nodes_apart = false;           // nodes share only messages
+  BetweenNodes between_nodes = BetweenNodes::kMemory;
+  std::string remote_shell = "ssh -o BatchMode=yes";
+  std::vector<std::string> hosts;  // of each node, as the user named it; empty: all are this machine
 
   // The number of ranks of the job. REQUIRES complete().
   std::uint32_t ranks() const {
@@ -108,6 +117,8 @@ struct RunOptions {
   const ProgramOptions& program_of(std::uint32_t rank) const {
     return programs[number_of_program(rank)];
   }
+  // Whether each node has an agent of its own. REQUIRES complete().
+  bool has_agents() const { return between_nodes == BetweenNodes::kSockets; }
   // Where a rank is in the layout. REQUIRES complete(), and rank < ranks().
   struct Place {
     std::uint32_t node;

@@ -23,7 +23,9 @@
 #include "launcher/agent/machine.h"
 #include "launcher/base/lifeline.h"
 #include "launcher/base/loop.h"
+#include "launcher/cli/host_planning.h"
 #include "launcher/cli/options.h"
+#include "launcher/hosts/agents.h"
 #include "launcher/cli/preflight.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
@@ -47,20 +49,6 @@ void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   }
-}
-
-// REQUIRES bytes <= 16. Other users cannot guess the result, and so cannot join the job.
-std::string random_hex(std::size_t bytes) {
-  unsigned char random[16];
-  while (getrandom(random, bytes, 0) != static_cast<ssize_t>(bytes)) {
-  }
-  std::string text;
-  for (std::size_t i = 0; i < bytes; ++i) {
-    char digits[3];
-    snprintf(digits, sizeof digits, "%02x", random[i]);
-    text += digits;
-  }
-  return text;
 }
 
 Result<EventLog::Target> open_events(const std::string& path) {
@@ -100,40 +88,6 @@ std::optional<Error> check_options(const RunOptions& options) {
   return check_kept_directory(options);
 }
 
-// Implements --cpus-per-rank: assigns consecutive processors to ranks.
-std::optional<Error> bind_each(HostPlan& plan) {
-  std::vector<std::uint32_t> each;
-  std::uint32_t all = 0;
-  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
-    each.push_back(plan.options.program_of(r).processors_each.value_or(1));
-    all += each.back();
-  }
-  plan.bindings = processors_each(each);
-  if (!plan.bindings.empty()) return {};
-  return Error{"--cpus-per-rank: " + std::to_string(plan.ranks) + " ranks need " +
-                   std::to_string(all) + " processors, and " + std::to_string(usable_processors()) +
-                   " are available; use fewer processors for each rank, or --bind-to none",
-               kExitUsage};
-}
-
-std::optional<Error> bind(HostPlan& plan) {
-  const RunOptions& options = plan.options;
-  const Binding binding = options.binding;
-  if (binding == Binding::kNone) return {};
-  const bool one_has_several =
-      std::any_of(options.programs.begin(), options.programs.end(),
-                  [](const ProgramOptions& p) { return p.processors_each.has_value(); });
-  if (one_has_several) return bind_each(plan);
-  if (binding == Binding::kAuto) {
-    plan.bindings = processor_each(plan.ranks);
-    return {};
-  }
-  auto bindings = bind_ranks(plan.lib_directory, binding, plan.ranks);
-  if (!bindings.ok()) return bindings.error();
-  plan.bindings = std::move(bindings.value());
-  return {};
-}
-
 // Makes the job resume from the newest set of images.
 std::optional<Error> resume_images(HostPlan& plan) {
   const RunOptions& options = plan.options;
@@ -156,45 +110,6 @@ std::optional<Error> resume_images(HostPlan& plan) {
   return {};
 }
 
-Result<ProgramFile> find_file(const ProgramOptions& options, bool identify) {
-  ProgramFile program;
-  auto path = check_program(options.command[0], options.working_directory);
-  if (!path.ok()) return path.error();
-  program.path = path.value();
-  program.identity = identity_of(program.path);
-  const std::string trouble = certain_trouble(options.command[0], program.path);
-  if (!trouble.empty()) fprintf(stderr, "rejoin: %s\n", trouble.c_str());
-  if (!identify) return program;
-  auto build = build_of(program.path, library_directory());
-  if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
-  program.build = build.value();
-  return program;
-}
-
-Result<HostPlan> make_host_plan(const RunOptions& options) {
-  HostPlan plan;
-  plan.options = options;
-  plan.ranks = options.ranks();
-  plan.local = all_local(plan.ranks);
-  for (const ProgramOptions& each : options.programs) {
-    auto program = find_file(each, !options.checkpoint_directory.empty());
-    if (!program.ok()) return program.error();
-    plan.programs.push_back(std::move(program.value()));
-  }
-  plan.lib_directory = library_directory();
-  const std::string job = random_hex(8);
-  plan.job = strtoull(job.c_str(), nullptr, 16);
-  plan.socket = "rejoin-" + job;
-  plan.secret = random_hex(16);
-  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
-    auto environment = environment_of(r, {plan.socket, plan.secret, plan.lib_directory}, options);
-    if (!environment.ok()) return environment.error();
-    plan.environments.push_back(std::move(environment.value()));
-  }
-  if (const auto error = bind(plan)) return *error;
-  return plan;
-}
-
 // Refuses a Slurm allocation of several hosts, because ftrun would use only this one.
 std::optional<Error> check_allocation() {
   for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
@@ -215,7 +130,7 @@ Result<HostPlan> plan_job(RunOptions& options, std::uint32_t processors) {
   if (const auto error = check_allocation()) return *error;
   if (const auto error = complete(options, processors)) return *error;
   if (const auto error = check_options(options)) return *error;
-  return make_host_plan(options);
+  return make_host_plan(options, {random_hex(8), random_hex(16), 0, all_local(options.ranks())});
 }
 
 void warn(const RunOptions& options) {
@@ -403,7 +318,7 @@ std::optional<Error> begin(const HostPlan& plan, const Directory& directory, Job
 
 // Creates the segment, or restores it from the set that the job resumes from.
 Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
-  if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors);
+  if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors, plan.local);
   auto segment =
       JobSegment::restore(plan.options, plan.resumed->path_of_journal(), plan.resumed->put_back_to);
   if (!segment.ok()) return segment;
@@ -424,52 +339,6 @@ JobPlan job_plan(const HostPlan& plan, const Beginning& beginning) {
   gethostname(name, sizeof name - 1);
   job.host = name;
   return job;
-}
-
-// Blocks signals, which are read from a descriptor from here on, and makes this process the parent
-// of the ranks' orphans.
-SpawnSettings prepare_process(std::uint32_t ranks) {
-  SpawnSettings inherited;
-  sigset_t wanted;
-  sigemptyset(&wanted);
-  for (const int s :
-       {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU}) {
-    sigaddset(&wanted, s);
-  }
-  sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead, which is reported
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-
-  constexpr rlim_t kDescriptorsOfARank = 8;
-  getrlimit(RLIMIT_NOFILE, &inherited.descriptors);
-  rlimit wider = inherited.descriptors;
-  wider.rlim_cur =
-      std::max(wider.rlim_cur, std::min(wider.rlim_max, 64 + ranks * kDescriptorsOfARank));
-  setrlimit(RLIMIT_NOFILE, &wider);
-  return inherited;
-}
-
-// Returns the number of open descriptors of this process.
-rlim_t open_descriptors() {
-  std::error_code error;
-  const std::filesystem::directory_iterator all("/proc/self/fd", error);
-  return static_cast<rlim_t>(std::distance(begin(all), end(all)));
-}
-
-// Checks the limit on descriptors before any process is started: above the limit, ftrun could not
-// accept a rank's connection, nor report that.
-std::optional<Error> check_descriptors(std::uint32_t ranks) {
-  constexpr rlim_t kOfARank =
-      5;  // two pipes of output, its connection, its pidfd, its image's connection
-  constexpr rlim_t kOfAJob = 16;  // opened by the agent, and while a rank is started
-  const rlim_t needed = open_descriptors() + kOfAJob + ranks * kOfARank;
-  rlimit limit = {};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur >= needed) return {};
-  return Error{"ulimit -n " + std::to_string(limit.rlim_cur) + " is too low: ftrun needs " +
-               std::to_string(needed) + " descriptors for " + std::to_string(ranks) +
-               (ranks == 1 ? " rank" : " ranks") + "; raise it, or use fewer ranks"};
 }
 
 // What is the same whenever the job begins.
@@ -554,6 +423,62 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   return std::optional<int>();
 }
 
+// What the agents of all hosts need to know: what this process was given, and what it has found out.
+Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments,
+                    std::uint64_t elapsed_ns) {
+  Order order;
+  Order::Plan& to = *order.mutable_plan();
+  to.set_version(version_text());
+  for (const std::string& argument : arguments) to.add_arguments(argument);
+  for (char** variable = environ; *variable != nullptr; ++variable) to.add_environment(*variable);
+  std::error_code error;
+  to.set_directory(std::filesystem::current_path(error));
+  to.set_job(hex_text(plan.job));
+  to.set_secret(plan.secret);
+  const RunOptions& options = plan.options;
+  for (const ProgramOptions& program : options.programs) to.add_ranks(*program.ranks);
+  for (const std::uint32_t ranks : options.layout) to.add_layout(ranks);
+  for (const std::string& host : options.hosts) to.add_hosts(host);
+  to.set_journal_limit_bytes(options.journal_limit_bytes);
+  to.set_snapshot_every_bytes(options.snapshots.every_bytes);
+  to.set_elapsed_ns(elapsed_ns);
+  return order;
+}
+
+// Runs a job whose nodes have agents of their own. Returns its exit code. Errors: why no rank was
+// started.
+Result<int> run_on_hosts(Run& run, const HostPlan& plan, const std::vector<std::string>& arguments) {
+  const RunOptions& options = plan.options;
+  Loop loop(run.begun_ns);
+  auto events = open_events(options.events_path);
+  if (!events.ok()) return events.error();
+  JobPlan job = job_plan(plan, run.beginning);
+  job.hosts.assign(options.layout.size(), {});
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) job.hosts[options.place_of(r).node].push_back(r);
+  std::vector<std::string> names = options.hosts;
+  names.resize(options.layout.size());
+  std::optional<Error> failure;
+  std::optional<Agents> agents;
+  Supervisor supervisor(loop, std::move(job), std::move(events.value()), [&](Order order) {
+    loop.post([&agents, order = std::move(order)] { agents->send(order); });
+  });
+  agents.emplace(loop, std::move(names), options.remote_shell,
+                 Agents::Calls{[&] { supervisor.start(); },
+                               [&](Error error) {
+                                 failure = std::move(error);
+                                 loop.stop();
+                               },
+                               [&](Report report) {
+                                 loop.post([&supervisor, report = std::move(report)] {
+                                   supervisor.report(report);
+                                 });
+                               }});
+  agents->start(order_of_plan(plan, arguments, loop.now_ns()));
+  loop.run([&] { supervisor.idle(); });
+  if (failure) return *failure;
+  return supervisor.finish();
+}
+
 // If the job was to begin again, the error is the end of its events.
 int fail_to_begin(Run& run, const Error& error) {
   const int code = fail(error);
@@ -581,12 +506,12 @@ Result<HostPlan> plan_again(RunOptions& options) {
   if (!options.resume && !options.quiet) {
     fprintf(stderr, "rejoin: beginning again at the start of the program\n");
   }
-  return make_host_plan(options);
+  return make_host_plan(options, {random_hex(8), random_hex(16), 0, all_local(options.ranks())});
 }
 
 }  // namespace
 
-int run_job(RunOptions options) {
+int run_job(RunOptions options, const std::vector<std::string>& arguments) {
   open_standard_descriptors();
   Run run;
   run.begun_ns = monotonic_ns();
@@ -603,6 +528,10 @@ int run_job(RunOptions options) {
   run.options = std::move(options);
   run.settings = prepare_process(plan.value().ranks);
   if (const auto error = check_descriptors(plan.value().ranks)) return fail(*error);
+  if (run.options.has_agents()) {
+    const auto code = run_on_hosts(run, plan.value(), arguments);
+    return code.ok() ? code.value() : fail(code.error());
+  }
   for (;;) {
     const auto code = run_once(run, plan.value());
     if (!code.ok()) return fail_to_begin(run, code.error());

@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
+#include "launcher/cli/agent_command.h"
 #include "launcher/cli/driver.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/preflight.h"
@@ -10,6 +12,7 @@
 
 int main(int argc, char** argv) {
   using namespace rejoin::launcher;
+  if (argc == 2 && std::string_view(argv[1]) == "agent") return run_agent();
   auto command = parse_command_line(argc, argv);
   if (!command.ok()) {
     std::fprintf(stderr, "rejoin: %s\n", command.error().text.c_str());
@@ -23,5 +26,5 @@ int main(int argc, char** argv) {
     return run_inspect(*inspect);
   }
   if (const auto* check = std::get_if<CheckOptions>(&command.value())) return run_check(*check);
-  return run_job(std::get<RunOptions>(std::move(command.value())));
+  return run_job(std::get<RunOptions>(std::move(command.value())), {argv, argv + argc});
 }

@@ -397,9 +397,9 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
 }
 
 std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
-  const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages"});
+  const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages", "sockets"});
   if (!between.ok()) return between.error();
-  o.nodes_apart = between.value() == 1;
+  o.between_nodes = static_cast<BetweenNodes>(between.value());
   return read_layout(raw.layout, o.layout);
 }
 
@@ -662,8 +662,8 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
                  " ranks together, and the job has " + std::to_string(options.ranks()));
   }
   if (options.layout.size() == 1) options.layout.clear();
-  if (options.nodes_apart && options.layout.empty()) {
-    return usage("--between-nodes messages needs several nodes, for example --layout 2,2");
+  if (options.between_nodes != BetweenNodes::kMemory && options.layout.empty()) {
+    return usage("--between-nodes needs several nodes, for example --layout 2,2");
   }
   if (options.journal_limit_bytes == 0) {
     options.journal_limit_bytes = default_journal_limit_bytes(options.journal_directory);

@@ -77,8 +77,9 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "machines")
       ->type_name("LIST");
   app.add_option("--between-nodes", raw.between_nodes,
-                 "what the nodes of --layout share: memory (default), or\n"
-                 "only messages, as different machines do, to try that")
+                 "what the nodes of --layout share: memory (default);\n"
+                 "only messages; or sockets: connections, as different\n"
+                 "machines do, to try that")
       ->type_name("WHAT");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"

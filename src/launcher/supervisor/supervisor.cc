@@ -135,6 +135,11 @@ void Supervisor::report(const Report& report) {
     case Report::kTell:
       tell(report.tell());
       break;
+    case Report::kAgentLost:
+      on_agent_lost(report.host(), report.agent_lost());
+      break;
+    case Report::kReady:
+      break;  // handled by hosts/agents.h
     case Report::kFinished:
       on_finished(report.host(), report.finished());
       break;
@@ -144,6 +149,16 @@ void Supervisor::report(const Report& report) {
     case Report::WHAT_NOT_SET:
       break;
   }
+}
+
+void Supervisor::on_agent_lost(std::uint32_t host, const std::string& why) {
+  if (!unfinished_.contains(host)) return;
+  step(Event::AgentLost{host, why});
+  // It will neither report where its ranks stand nor finish.
+  unreported_.erase(host);
+  Report::Finished finished;
+  finished.set_failed(true);
+  on_finished(host, finished);
 }
 
 void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finished) {

@@ -70,6 +70,7 @@ class Supervisor {
   // Sends an order that `write` writes to all hosts.
   void send_all(const std::function<void(Order&)>& write);
   std::uint32_t host_of(std::uint32_t rank) const;
+  void on_agent_lost(std::uint32_t host, const std::string& why);
   void on_finished(std::uint32_t host, const Report::Finished& finished);
   void on_standing(std::uint32_t host, const Report::Standing& standing);
   void on_signals();

@@ -43,31 +43,31 @@ def openmp(threads):
     return ["-x", f"OMP_NUM_THREADS={threads}"]
 
 
-@scenario(sweeps=True)
+@scenario(sweeps=True, labels=["threads"])
 def hybrid_zoo(t):
     """Threads of all kinds at once: waiting, sleeping, computing, holding locks, being created."""
     goes_on(t, 2, "team", "zoo=1", "steps=1500", "pause_us=300", few=2, many=100)
 
 
-@scenario(kind=KINDS, sweeps=True)
+@scenario(kind=KINDS, sweeps=True, labels=["threads"])
 def hybrid_kind(t, kind):
     """Threads of one kind, beside those that the main thread computes with."""
     goes_on(t, 2, "team", f"kind={kind}", "steps=1000", "pause_us=300", many=20)
 
 
-@scenario(threads=[2, 4, 8], sweeps=True)
+@scenario(threads=[2, 4, 8], sweeps=True, labels=["threads"])
 def hybrid_openmp(t, threads):
     """OpenMP of gcc: loops, tasks, critical sections, barriers."""
     goes_on(t, 2, "openmp", "steps=4000", flags=openmp(threads))
 
 
-@scenario(policy=["active", "passive"])
+@scenario(policy=["active", "passive"], labels=["threads"])
 def hybrid_openmp_waits(t, policy):
     """Threads of OpenMP that spin while they wait, and threads that sleep."""
     goes_on(t, 2, "openmp", "steps=2000", flags=[*openmp(3), "-x", f"OMP_WAIT_POLICY={policy}"])
 
 
-@scenario(sweeps=True)
+@scenario(sweeps=True, labels=["threads"])
 def hybrid_openmp_llvm(t):
     """The OpenMP library of LLVM, which programs of gcc can use, too."""
     if not os.path.exists(LLVM):
@@ -75,13 +75,13 @@ def hybrid_openmp_llvm(t):
     goes_on(t, 2, "openmp", "steps=600", flags=[*openmp(3), "-x", f"LD_PRELOAD={LLVM}"])
 
 
-@scenario(sweeps=True)
+@scenario(sweeps=True, labels=["threads"])
 def hybrid_openmp_fortran(t):
     """OpenMP of Fortran."""
     goes_on(t, 3, "openmp_fortran", "2000", flags=openmp(3))
 
 
-@scenario()
+@scenario(labels=["threads"])
 def hybrid_many_threads(t):
     """A rank with 128 threads goes on from an image within 10 s."""
     command = ("team", "workers=127", "steps=100", "pause_us=20000")
@@ -102,14 +102,14 @@ def hybrid_many_threads(t):
     require(t.returns["image"] == 2, f"it returned to {dict(t.returns)}", result)
 
 
-@scenario()
+@scenario(labels=["threads"])
 def hybrid_wrapped(t):
     """The rank of a script moves into a clone, with its threads; those that it leaves behind end."""
     command = wrapped(t, "sh", "team", "zoo=1", "steps=2500", "pause_us=300")
     goes_on(t, 2, *command, interfere=at_random_behind)
 
 
-@scenario(sweeps=True, limit_s=300)
+@scenario(sweeps=True, limit_s=300, labels=["threads"])
 def hybrid_written(t):
     """Written images have the threads, too: the job goes on after the end of ftrun."""
     command = ("team", "zoo=1", "steps=1500", "pause_us=1000")
@@ -130,7 +130,7 @@ ODD = {
 }
 
 
-@scenario(odd=list(ODD))
+@scenario(odd=list(ODD), labels=["threads"])
 def hybrid_refused(t, odd):
     """A thread that could not be created again is named in one line, and the job goes on without."""
     command = ("team", f"odd={odd}", "steps=300", "pause_us=2000")
@@ -173,7 +173,7 @@ print(f"rank {rank}: {total} {ticks > 0}")
 """
 
 
-@scenario(sweeps=True)
+@scenario(sweeps=True, labels=["threads"])
 def hybrid_python(t):
     """Threads of Python, also of a pool, and those of NumPy's BLAS if it has some."""
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py, numpy"]) != 0:
@@ -210,7 +210,7 @@ asyncio.run(main())
 """
 
 
-@scenario(sweeps=True)
+@scenario(sweeps=True, labels=["threads"])
 def hybrid_python_asyncio(t):
     """An event loop of Python, with its epoll set, its pair of sockets, and a pool of threads."""
     if os.spawnv(os.P_WAIT, PYTHON, [PYTHON, "-c", "import mpi4py"]) != 0:
@@ -218,7 +218,7 @@ def hybrid_python_asyncio(t):
     goes_on(t, 2, PYTHON, t.script("loop.py", ASYNCIO), many=20)
 
 
-@scenario()
+@scenario(labels=["threads"])
 def hybrid_python_openblas(t):
     """The threads that OpenBLAS starts when it is loaded."""
     found = glob.glob("/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3")

@@ -9,7 +9,7 @@ from scenarios.snapshots_wrappers import at_random_behind, wrapped
 from scenarios.written_images import place
 
 
-@scenario(n=[2, 3])
+@scenario(n=[2, 3], labels=["threads"])
 def threads(t, n):
     """Deaths before a second thread calls MPI are repaired; later ones end the job with one line if
     there is no set of images."""
@@ -29,13 +29,13 @@ def threads(t, n):
     require("; several of its threads had called MPI" in lines[0], "it does not say why", result)
 
 
-@scenario()
+@scenario(labels=["threads"])
 def threads_that_call_late(t):
     """Every rank waits in MPI for a thread of its own that sleeps, which is no deadlock."""
     t.undisturbed(2, "threads", "late")
 
 
-@scenario()
+@scenario(labels=["threads"])
 def threads_that_have_ended(t):
     """A rank whose other threads are gone returns to an image that was made since; without one its
     death ends the job."""
@@ -80,35 +80,35 @@ def all_go_back(t, ranks, *command, few=2, many=100, interfere=at_random_with_im
     require(rollbacks > 0, "the ranks never went back", result)
 
 
-@scenario(n=[2, 3], others=[1, 3, 8], sweeps=True, limit_s=240)
+@scenario(n=[2, 3], others=[1, 3, 8], sweeps=True, limit_s=240, labels=["threads"])
 def threads_at_once(t, n, others):
     """Several threads of each rank are in MPI while ranks die at random, and their images with them."""
     all_go_back(t, n, "thread_ring", str(60000 // (others + 1)), str(others))
 
 
-@scenario(sweeps=True, limit_s=240)
+@scenario(sweeps=True, limit_s=240, labels=["threads"])
 def threads_without_the_main_one(t):
     """The main thread does not call MPI, but several others do."""
     all_go_back(t, 2, "thread_ring", "30000", "2", "elsewhere", many=50)
 
 
-@scenario(sweeps=True, limit_s=240)
+@scenario(sweeps=True, limit_s=240, labels=["threads"])
 def threads_only_another_one(t):
     """Only one thread calls MPI, and it is not the main one: its rank goes back alone."""
     goes_on(t, 2, "thread_ring", "60000", "0", "elsewhere", few=2, many=50)
 
 
-@scenario(sweeps=True, limit_s=240)
+@scenario(sweeps=True, limit_s=240, labels=["threads"])
 def threads_behind_a_script(t):
     """The rank of a script moves into a clone when its main thread calls MPI."""
     command = wrapped(t, "sh", "thread_ring", "30000", "2")
     all_go_back(t, 2, *command, interfere=at_random_behind, many=50)
 
 
-@scenario(sweeps=True, limit_s=240)
+@scenario(sweeps=True, limit_s=240, labels=["threads"])
 def threads_and_written_sets(t):
     """Several threads of each rank are in MPI when sets are written, and when ftrun is killed."""
-    command = ("thread_ring", "100000", "2")
+    command = ("thread_ring", "250000", "2")
     expected = t.undisturbed(2, *command)
     for _ in range(10 if t.long else 1):
         with place(t) as where:
@@ -117,7 +117,7 @@ def threads_and_written_sets(t):
             require_right(where.resumes(2, *command), expected, 2)
 
 
-@scenario(how=["stop", "rollback"])
+@scenario(how=["stop", "rollback"], labels=["threads"])
 def threads_and_one_death(t, how):
     """All go back, which is said in one line; with --on-divergence stop the job ends with one line."""
     command = ("thread_ring", "40000", "1")

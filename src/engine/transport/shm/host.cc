@@ -55,7 +55,7 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
   // moved to this processor or be preempted: so yield now and then, and sleep after about a
   // millisecond. With more ranks than processors there is always another rank to run. Under
   // valgrind, polling once takes as long as a context switch.
-  const bool crowded = h->ranks > h->cores || journal::runs_under_valgrind();
+  const bool crowded = h->crowded != 0 || journal::runs_under_valgrind();
   spins_ = crowded ? 8 : 2048;
   yield_every_ = crowded ? 1 : 32;
   looks_ = crowded ? 200 : 16384;
@@ -169,9 +169,11 @@ bool ShmHost::wait_for_agent(unsigned turn) {
 }
 
 void ShmHost::ring(std::uint32_t rank) {
-  RankControl* c = control_of(base_, rank);
-  c->bell.store(*this, Step::kSame, 1, std::memory_order_seq_cst);
-  syscall(SYS_futex, c->bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  const std::uint32_t node = control_of(base_, rank)->node;
+  const bool here = header_of(base_)->has_relay == 0 || node == control_of(base_, rank_)->node;
+  auto& bell = here ? control_of(base_, rank)->bell : header_of(base_)->relay_bell[node];
+  bell.store(*this, Step::kSame, 1, std::memory_order_seq_cst);
+  syscall(SYS_futex, bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 bool ShmHost::back(std::byte* begin, std::size_t bytes) {

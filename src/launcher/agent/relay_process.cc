@@ -1,0 +1,78 @@
+#include "launcher/agent/relay_process.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/agent/authentication.h"
+#include "relay/relay.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// Closes all descriptors from 3 on but this one: the relay holds nothing of the agent's open.
+void close_all_but(int kept) {
+  constexpr unsigned kFirst = 3, kLast = ~0u;
+  const auto fd = static_cast<unsigned>(kept);
+  if (fd > kFirst) syscall(SYS_close_range, kFirst, fd - 1, 0);
+  syscall(SYS_close_range, fd + 1, kLast, 0);
+}
+
+}  // namespace
+
+RelayProcess::~RelayProcess() { stop(); }
+
+std::optional<Error> RelayProcess::listen() {
+  const std::string path = plan_.lib_directory + "/librejoin_authentication.so";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Error{std::string("a job on several hosts needs OpenSSL: ") + dlerror()};
+  }
+  const auto hmac =
+      reinterpret_cast<decltype(&rejoin_hmac_sha256)>(dlsym(library, "rejoin_hmac_sha256"));
+  if (hmac == nullptr) return Error{path + " is of another build; install them together"};
+  authenticate_ = [hmac, secret = plan_.secret](const void* data, std::size_t bytes) {
+    relay::Digest digest;
+    if (hmac(secret.data(), secret.size(), data, bytes, digest.data()) != 0) abort();
+    return digest;
+  };
+  listener_ = Descriptor(relay::listen_anywhere(&port_));
+  if (!listener_.open()) return Error{"no port to listen at: " + error_text(errno)};
+  return {};
+}
+
+pid_t RelayProcess::start(std::vector<relay::Address> nodes) {
+  nodes_ = std::move(nodes);
+  return start_again();
+}
+
+pid_t RelayProcess::start_again() {
+  const pid_t agent = getpid();
+  pid_ = fork();
+  if (pid_ != 0) return pid_;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != agent) _exit(1);
+  prctl(PR_SET_NAME, "ftrun-relay");
+  setsid();
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  close_all_but(listener_.get());
+  relay::run({base_, plan_.job, plan_.host, nodes_, listener_.get(), authenticate_});
+}
+
+void RelayProcess::stop() {
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+}  // namespace rejoin::launcher

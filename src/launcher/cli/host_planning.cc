@@ -1,0 +1,157 @@
+#include "launcher/cli/host_planning.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "launcher/agent/machine.h"
+#include "launcher/cli/preflight.h"
+#include "launcher/program/build.h"
+#include "launcher/program/program.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// Implements --cpus-per-rank: assigns consecutive processors to ranks.
+Result<std::vector<cpu_set_t>> bind_each(const HostPlan& plan, const LocalRanks& ranks) {
+  std::vector<std::uint32_t> each;
+  std::uint32_t all = 0;
+  for (const std::uint32_t r : ranks) {
+    each.push_back(plan.options.program_of(r).processors_each.value_or(1));
+    all += each.back();
+  }
+  auto sets = processors_each(each);
+  if (!sets.empty()) return sets;
+  return Error{"--cpus-per-rank: " + std::to_string(ranks.size()) + " ranks need " +
+                   std::to_string(all) + " processors, and " + std::to_string(usable_processors()) +
+                   " are available; use fewer processors for each rank, or --bind-to none",
+               kExitUsage};
+}
+
+// Returns the processors of each of these ranks, which share this machine; empty: all of them.
+Result<std::vector<cpu_set_t>> choose_processors(const HostPlan& plan, const LocalRanks& ranks) {
+  const RunOptions& options = plan.options;
+  const Binding binding = options.binding;
+  const auto count = static_cast<std::uint32_t>(ranks.size());
+  if (binding == Binding::kNone) return std::vector<cpu_set_t>();
+  const bool one_has_several =
+      std::any_of(options.programs.begin(), options.programs.end(),
+                  [](const ProgramOptions& p) { return p.processors_each.has_value(); });
+  if (one_has_several) return bind_each(plan, ranks);
+  if (binding == Binding::kAuto) return processor_each(count);
+  return bind_ranks(plan.lib_directory, binding, count);
+}
+
+Result<ProgramFile> find_file(const ProgramOptions& options, bool identify) {
+  ProgramFile program;
+  auto path = check_program(options.command[0], options.working_directory);
+  if (!path.ok()) return path.error();
+  program.path = path.value();
+  program.identity = identity_of(program.path);
+  const std::string trouble = certain_trouble(options.command[0], program.path);
+  if (!trouble.empty()) fprintf(stderr, "rejoin: %s\n", trouble.c_str());
+  if (!identify) return program;
+  auto build = build_of(program.path, library_directory());
+  if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
+  program.build = build.value();
+  return program;
+}
+
+// Returns the number of open descriptors of this process.
+rlim_t open_descriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator all("/proc/self/fd", error);
+  return static_cast<rlim_t>(std::distance(begin(all), end(all)));
+}
+
+}  // namespace
+
+std::optional<Error> check_descriptors(std::uint32_t ranks) {
+  constexpr rlim_t kOfARank =
+      5;  // two pipes of output, its connection, its pidfd, its image's connection
+  constexpr rlim_t kOfAJob = 16;  // opened by the agent, and while a rank is started
+  const rlim_t needed = open_descriptors() + kOfAJob + ranks * kOfARank;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= needed) return {};
+  return Error{"ulimit -n " + std::to_string(limit.rlim_cur) + " is too low: ftrun needs " +
+               std::to_string(needed) + " descriptors for " + std::to_string(ranks) +
+               (ranks == 1 ? " rank" : " ranks") + "; raise it, or use fewer ranks"};
+}
+
+Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& identity) {
+  HostPlan plan;
+  plan.options = options;
+  plan.ranks = options.ranks();
+  plan.host = identity.host;
+  plan.local = identity.local;
+  for (const ProgramOptions& each : options.programs) {
+    auto program = find_file(each, !options.checkpoint_directory.empty());
+    if (!program.ok()) return program.error();
+    plan.programs.push_back(std::move(program.value()));
+  }
+  plan.lib_directory = library_directory();
+  plan.job = strtoull(identity.job.c_str(), nullptr, 16);
+  plan.socket = "rejoin-" + identity.job;
+  // Agents that share a machine have a socket each.
+  if (options.has_agents()) plan.socket += "-" + std::to_string(plan.host);
+  plan.secret = identity.secret;
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    auto environment = environment_of(r, {plan.socket, plan.secret, plan.lib_directory}, options);
+    if (!environment.ok()) return environment.error();
+    plan.environments.push_back(std::move(environment.value()));
+  }
+  // The ranks of all agents of this machine, so that no two get the same processor.
+  const LocalRanks here = options.hosts.empty() ? all_local(plan.ranks) : plan.local;
+  const auto sets = choose_processors(plan, here);
+  if (!sets.ok()) return sets.error();
+  if (sets.value().empty()) return plan;
+  plan.bindings.resize(plan.ranks);
+  for (std::size_t i = 0; i < here.size(); ++i) plan.bindings[here[i]] = sets.value()[i];
+  return plan;
+}
+
+std::string random_hex(std::size_t bytes) {
+  unsigned char random[16];
+  while (getrandom(random, bytes, 0) != static_cast<ssize_t>(bytes)) {
+  }
+  std::string text;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    char digits[3];
+    snprintf(digits, sizeof digits, "%02x", random[i]);
+    text += digits;
+  }
+  return text;
+}
+
+SpawnSettings prepare_process(std::uint32_t ranks) {
+  SpawnSettings inherited;
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int s :
+       {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    sigaddset(&wanted, s);
+  }
+  sigprocmask(SIG_BLOCK, &wanted, &inherited.signals);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead, which is reported
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+
+  constexpr rlim_t kDescriptorsOfARank = 8;
+  getrlimit(RLIMIT_NOFILE, &inherited.descriptors);
+  rlimit wider = inherited.descriptors;
+  wider.rlim_cur =
+      std::max(wider.rlim_cur, std::min(wider.rlim_max, 64 + ranks * kDescriptorsOfARank));
+  setrlimit(RLIMIT_NOFILE, &wider);
+  return inherited;
+}
+
+}  // namespace rejoin::launcher

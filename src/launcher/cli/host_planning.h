@@ -1,0 +1,38 @@
+// What is decided about the ranks of a host before its first process starts, and how a process
+// becomes one that runs ranks: the same for ftrun itself and for an agent on another host.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "launcher/agent/host_plan.h"
+#include "launcher/base/process.h"
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+// REQUIRES bytes <= 16. Other users cannot guess the result, and so cannot join the job.
+std::string random_hex(std::size_t bytes);
+
+// Which job it is, and which of its hosts.
+struct HostIdentity {
+  std::string job;     // 16 hexadecimal digits
+  std::string secret;  // 32
+  std::uint32_t host = 0;
+  LocalRanks local;
+};
+
+// Errors: a program is not there or cannot run; there are not enough processors. REQUIRES
+// complete() options.
+Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& identity);
+
+// Blocks signals, which are read from a descriptor from here on, and makes this process the parent
+// of the ranks' orphans.
+SpawnSettings prepare_process(std::uint32_t ranks);
+
+// Checks the limit on descriptors before any process is started: above the limit, ftrun could not
+// accept a rank's connection, nor report that.
+std::optional<Error> check_descriptors(std::uint32_t ranks);
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,97 @@
+#include "launcher/hosts/message_stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace rejoin::launcher {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+
+std::uint32_t size_at(const std::string& bytes) {
+  std::uint32_t size = 0;
+  for (int i = 3; i >= 0; --i) size = size << 8 | static_cast<unsigned char>(bytes[i]);
+  return size;
+}
+
+}  // namespace
+
+MessageStream::MessageStream(Loop& loop, Descriptor in, Descriptor out, Calls calls)
+    : in_(std::move(in)), out_(std::move(out)), calls_(std::move(calls)) {
+  for (const Descriptor* d : {&in_, &out_}) {
+    fcntl(d->get(), F_SETFL, fcntl(d->get(), F_GETFL) | O_NONBLOCK);
+  }
+  read_watch_ = Loop::Watch(loop, in_.get(), EPOLLIN, [this](std::uint32_t) { read(); });
+  write_watch_ = Loop::Watch(loop, out_.get(), 0, [this](std::uint32_t) { write(); });
+  write_watch_.pause();
+}
+
+void MessageStream::send(const std::string& message) {
+  if (ended_ || !out_.open()) return;
+  for (int i = 0; i < 4; ++i) unsent_ += static_cast<char>(message.size() >> 8 * i & 0xff);
+  unsent_ += message;
+  write();
+}
+
+void MessageStream::write() {
+  std::size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const ssize_t n = ::write(out_.get(), unsent_.data() + sent, unsent_.size() - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EAGAIN) {  // its end is seen, and told, by the other descriptor
+      unsent_.clear();
+      return write_watch_.pause();
+    }
+    if (n < 0) break;
+    sent += static_cast<std::size_t>(n);
+  }
+  unsent_.erase(0, sent);
+  unsent_.empty() ? write_watch_.pause() : write_watch_.want(EPOLLOUT);
+}
+
+void MessageStream::flush() {
+  while (!ended_ && !unsent_.empty()) {
+    pollfd ready = {out_.get(), POLLOUT, 0};
+    poll(&ready, 1, -1);
+    write();
+  }
+}
+
+void MessageStream::close_output() {
+  write_watch_.reset();
+  out_.reset();
+}
+
+void MessageStream::read() {
+  char buffer[kReadBytes];
+  const ssize_t n = ::read(in_.get(), buffer, sizeof buffer);
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (n == 0) return end("has closed its connection");
+  if (n < 0) return end(std::string("cannot be read: ") + error_text(errno));
+  received_.append(buffer, static_cast<std::size_t>(n));
+  constexpr std::size_t kSizeBytes = 4;
+  std::size_t at = 0;
+  while (received_.size() - at >= kSizeBytes) {
+    const std::uint32_t size = size_at(received_.substr(at, kSizeBytes));
+    if (size > kMostBytes) return end("has sent something that is no message of Rejoin");
+    if (received_.size() - at - kSizeBytes < size) break;
+    calls_.message(std::string_view(received_).substr(at + kSizeBytes, size));
+    at += kSizeBytes + size;
+  }
+  received_.erase(0, at);
+}
+
+void MessageStream::end(const std::string& why) {
+  ended_ = true;
+  read_watch_.reset();
+  write_watch_.reset();
+  calls_.ended(why);
+}
+
+}  // namespace rejoin::launcher

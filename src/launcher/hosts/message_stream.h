@@ -1,0 +1,50 @@
+// Orders and reports over a pair of descriptors: pipes of a child process, or of a remote shell. Each
+// message is preceded by its size, 4 bytes, the lowest first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "launcher/base/file.h"
+#include "launcher/base/loop.h"
+
+namespace rejoin::launcher {
+
+class MessageStream {
+ public:
+  // No message is larger.
+  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+  struct Calls {
+    std::function<void(std::string_view message)> message;
+    // The stream has ended, or the other side has sent something else: `why` is the predicate of a
+    // sentence about it. Nothing follows.
+    std::function<void(const std::string& why)> ended;
+  };
+
+  // Both descriptors become non-blocking.
+  MessageStream(Loop& loop, Descriptor in, Descriptor out, Calls calls);
+  // Sends a message, in the background. Dropped if the stream has ended.
+  void send(const std::string& message);
+  // Waits until everything was sent, or cannot be.
+  void flush();
+  // Tells the other side that nothing follows.
+  void close_output();
+
+ private:
+  void read();
+  void write();
+  void end(const std::string& why);
+
+  Descriptor in_, out_;
+  const Calls calls_;
+  std::string received_;  // what has come of the next message
+  std::string unsent_;
+  bool ended_ = false;
+  Loop::Watch read_watch_, write_watch_;
+};
+
+}  // namespace rejoin::launcher

@@ -1,0 +1,29 @@
+// The relay of a node: a process that copies what ranks of this node have published to the segments
+// of the other nodes, and what those have published to this one. It keeps nothing: another relay may
+// take its place at any time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "relay/socket.h"
+
+namespace rejoin::relay {
+
+struct Plan {
+  std::byte* base = nullptr;  // of the segment, mapped
+  std::uint64_t job = 0;
+  std::uint32_t node = 0;
+  std::vector<Address> nodes;  // by number
+  int listener = -1;           // at which relays of nodes with higher numbers connect
+  Authenticate authenticate;
+};
+
+// What the process's exit code says, beside signals.
+inline constexpr int kExitProtocol = 3;  // another relay has sent what no relay sends
+
+// Runs until the process is killed, or ends it.
+[[noreturn]] void run(const Plan& plan);
+
+}  // namespace rejoin::relay

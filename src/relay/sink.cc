@@ -1,0 +1,373 @@
+#include "relay/sink.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "journal/contexts.h"
+#include "journal/log.h"
+
+namespace rejoin::relay {
+
+using journal::ChannelEntry;
+using journal::ContextBlock;
+using journal::ContextEntry;
+using journal::Departure;
+using journal::kRelayStores;
+using journal::Log;
+using journal::Offset;
+using journal::Step;
+
+namespace {
+
+template <class Word, class T>
+void put(Word& word, T value, std::memory_order order = std::memory_order_release) {
+  word.store(kRelayStores, Step::kSame, value, order);
+}
+
+template <class T>
+T read(const std::byte* body) {
+  T value;
+  std::memcpy(&value, body, sizeof value);
+  return value;
+}
+
+// Copies all of a shared struct but its words in [begin, end), which are published separately.
+void copy_around(void* to, const void* from, std::size_t bytes, std::size_t begin, std::size_t end) {
+  auto* out = static_cast<std::byte*>(to);
+  const auto* in = static_cast<const std::byte*>(from);
+  std::memcpy(out, in, begin);
+  std::memcpy(out + end, in + end, bytes - end);
+}
+
+}  // namespace
+
+Sink::Sink(std::byte* base, std::uint32_t node, std::uint32_t from)
+    : base_(base), node_(node), from_(from) {}
+
+bool Sink::is_theirs(std::uint64_t rank) const {
+  return rank < journal::header_of(base_)->ranks &&
+         journal::control_of(base_, static_cast<std::uint32_t>(rank))->node == from_;
+}
+bool Sink::is_mine(std::uint64_t rank) const {
+  return rank < journal::header_of(base_)->ranks &&
+         journal::control_of(base_, static_cast<std::uint32_t>(rank))->node == node_;
+}
+
+bool Sink::is_inside(std::uint64_t at, std::uint64_t bytes, bool theirs) const {
+  const journal::SegmentHeader* h = journal::header_of(base_);
+  if (at < h->first_region || at >= h->segment_bytes) return false;
+  const std::uint64_t rank = (at - h->first_region) / h->region_bytes;
+  const std::uint64_t place = (at - h->first_region) % h->region_bytes;
+  return bytes <= h->region_bytes - place && (theirs ? is_theirs(rank) : is_mine(rank));
+}
+
+Log* Sink::log_at(std::uint64_t at, bool theirs) const {
+  if (at % journal::kLine != 0 || !is_inside(at, sizeof(Log), theirs)) return nullptr;
+  return reinterpret_cast<Log*>(base_ + at);
+}
+
+template <class Entry>
+Entry* Sink::element(Log& log, std::uint64_t index, bool theirs) const {
+  std::uint64_t run = 0;
+  if (index >= std::uint64_t{1} << 40) return nullptr;
+  Entry* e = journal::log_place<Entry>(base_, log, index, &run);
+  if (e == nullptr) return nullptr;
+  const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(e) - base_);
+  return at % alignof(Entry) == 0 && is_inside(at, sizeof *e, theirs) ? e : nullptr;
+}
+
+void Sink::say_what_it_has(Frames& out) const {
+  const auto have = [&](Log& log) {
+    const std::uint64_t tail = log.tail.load();
+    const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(&log) - base_);
+    if (tail != 0) out.add({Kind::kHave, 0, at, tail}, nullptr);
+  };
+  const std::uint32_t ranks = journal::header_of(base_)->ranks;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    if (!is_theirs(r)) continue;
+    journal::RegionHead& region = *journal::region_of(base_, r);
+    have(region.calls);
+    have(region.modules);
+    for (std::uint32_t to = 0; to < ranks; ++to) {
+      if (is_mine(to)) have(reinterpret_cast<Log*>(base_ + region.channels)[to]);
+    }
+    journal::for_each_context(base_, r, [&](const ContextBlock& block) {
+      have(const_cast<Log&>(block.records));
+      have(*reinterpret_cast<Log*>(base_ + block.departures));
+    });
+  }
+  out.add({Kind::kHaveAll, 0, 0, 0}, nullptr);
+}
+
+std::byte* Sink::place(const Head& head) const {
+  return head.kind == Kind::kPayload && is_inside(head.at, head.bytes) ? base_ + head.at : nullptr;
+}
+
+bool Sink::apply(const Head& head, const std::byte* body) {
+  switch (head.kind) {
+    case Kind::kShape:
+      return shape(head, body);
+    case Kind::kRecords:
+      return append<journal::Record>(head, body);
+    case Kind::kCalls:
+      return append<journal::CallEntry>(head, body);
+    case Kind::kModules:
+      return append<journal::ModuleEntry>(head, body);
+    case Kind::kMessage:
+      return append_message(head, body);
+    case Kind::kWritten:
+      return written(head, body);
+    case Kind::kDeparture:
+      return append_departure(head, body);
+    case Kind::kMatched:
+      return matched(head, body);
+    case Kind::kConsumed:
+      return consumed(head, body);
+    case Kind::kTable:
+      return table(head, body);
+    case Kind::kContext:
+      return context(head, body);
+    case Kind::kReclaimed:
+      if (ContextEntry* e = entry(head.at, head.index)) {
+        put(e->block, journal::kReclaimed);
+        return true;
+      }
+      return false;
+    case Kind::kFreed:
+      if (head.at % journal::kLine != 0 || !is_inside(head.at, sizeof(ContextBlock))) return false;
+      put(reinterpret_cast<ContextBlock*>(base_ + head.at)->freed, head.index);
+      return true;
+    case Kind::kImage:
+      return image(head, body);
+    case Kind::kKept:
+      return kept(head);
+    case Kind::kPosition:
+      return position(head, body);
+    default:
+      return false;
+  }
+}
+
+bool Sink::shape(const Head& head, const std::byte* body) {
+  Log* log = log_at(head.at);
+  if (log == nullptr || head.bytes != sizeof(LogShape)) return false;
+  const auto s = read<LogShape>(body);
+  if (s.rings > journal::kLogRings) return false;
+  for (std::uint32_t k = 0; k < s.rings; ++k) {
+    const journal::LogRing& ring = s.ring[k];
+    if (ring.capacity == 0 || (ring.capacity & (ring.capacity - 1)) != 0) return false;
+    log->ring[k] = ring;
+  }
+  for (std::uint32_t k = 0; k < journal::kLogChunks; ++k) put(log->chunk[k], s.chunk[k]);
+  put(log->rings, s.rings);
+  return true;
+}
+
+// Elements below the tail are there already: a connection ended when they were on their way.
+template <class Entry>
+bool Sink::append(const Head& head, const std::byte* body) {
+  Log* log = log_at(head.at);
+  if (log == nullptr || head.bytes % sizeof(Entry) != 0) return false;
+  std::uint64_t tail = log->tail.load(std::memory_order_relaxed);
+  const std::uint64_t end = head.index + head.bytes / sizeof(Entry);
+  if (head.index > tail) return false;
+  for (; tail < end; ++tail) {
+    Entry* e = element<Entry>(*log, tail);
+    if (e == nullptr) return false;
+    std::memcpy(static_cast<void*>(e), body + (tail - head.index) * sizeof(Entry), sizeof *e);
+  }
+  if (end > log->tail.load(std::memory_order_relaxed)) put(log->tail, end);
+  return true;
+}
+
+// The receiver polls `ready`, and may have written `matched` already if the relay that published it
+// has ended before it published the tail.
+bool Sink::append_message(const Head& head, const std::byte* body) {
+  Log* log = log_at(head.at);
+  if (log == nullptr || head.bytes != sizeof(ChannelEntry)) return false;
+  const std::uint64_t tail = log->tail.load(std::memory_order_relaxed);
+  if (head.index < tail) return true;
+  ChannelEntry* e = head.index == tail ? element<ChannelEntry>(*log, tail) : nullptr;
+  if (e == nullptr) return false;
+  ChannelEntry from;
+  std::memcpy(static_cast<void*>(&from), body, sizeof from);
+  if (from.bytes > journal::kInlineBytes && !is_inside(from.value, from.bytes)) return false;
+  if (e->ready.load(std::memory_order_relaxed) != tail + 1) {
+    constexpr std::size_t kBegin = offsetof(ChannelEntry, matched);
+    put(e->ready, 0, std::memory_order_relaxed);
+    journal::order_stores();
+    copy_around(e, &from, sizeof *e, kBegin, sizeof *e);
+    put(e->matched, 0, std::memory_order_relaxed);
+    put(e->written, from.written.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    put(e->ready, tail + 1);
+  }
+  put(log->tail, tail + 1);
+  return true;
+}
+
+bool Sink::written(const Head& head, const std::byte* body) {
+  Log* log = log_at(head.at);
+  if (log == nullptr || head.bytes != sizeof(std::uint64_t)) return false;
+  if (head.index >= log->tail.load(std::memory_order_relaxed)) return false;
+  auto* e = element<ChannelEntry>(*log, head.index);
+  const auto bytes = read<std::uint64_t>(body);
+  if (e == nullptr || bytes > e->bytes) return false;
+  if (e->ready.load(std::memory_order_relaxed) != head.index + 1) return true;  // truncated
+  if (bytes > e->written.load(std::memory_order_relaxed)) put(e->written, bytes);
+  return true;
+}
+
+bool Sink::append_departure(const Head& head, const std::byte* body) {
+  Log* log = log_at(head.at);
+  if (log == nullptr || head.bytes != sizeof(Departure)) return false;
+  const std::uint64_t tail = log->tail.load(std::memory_order_relaxed);
+  if (head.index < tail) return true;
+  Departure* d = head.index == tail ? element<Departure>(*log, tail) : nullptr;
+  if (d == nullptr) return false;
+  Departure from;
+  std::memcpy(static_cast<void*>(&from), body, sizeof from);
+  const std::uint64_t bytes = from.bytes.load(std::memory_order_relaxed);
+  if (bytes > journal::kInlineBytes &&
+      !is_inside(from.value.load(std::memory_order_relaxed), bytes)) {
+    return false;
+  }
+  const auto copy = [&](auto Departure::*word) {
+    put(d->*word, (from.*word).load(std::memory_order_relaxed), std::memory_order_relaxed);
+  };
+  put(d->ready, 0, std::memory_order_relaxed);
+  journal::order_stores();
+  copy(&Departure::sequence);
+  copy(&Departure::value);
+  copy(&Departure::bytes);
+  copy(&Departure::call);
+  copy(&Departure::chain);
+  copy(&Departure::fingerprint);
+  copy(&Departure::part);
+  put(d->ready, tail + 1);
+  put(log->tail, tail + 1);
+  return true;
+}
+
+// The word lies in a message of this node's rank, which that rank has sent.
+bool Sink::matched(const Head& head, const std::byte* body) {
+  Log* log = log_at(head.at, false);
+  if (log == nullptr || head.bytes != sizeof(std::uint32_t)) return false;
+  if (head.index >= log->tail.load()) return false;
+  auto* e = element<ChannelEntry>(*log, head.index, false);
+  if (e == nullptr) return false;
+  if (e->ready.load() == head.index + 1) put(e->matched, read<std::uint32_t>(body));
+  return true;
+}
+
+bool Sink::consumed(const Head& head, const std::byte* body) {
+  if (!is_theirs(head.at) || !is_mine(head.index) || head.bytes != sizeof(std::uint64_t)) {
+    return false;
+  }
+  put(journal::consumed_of(base_, static_cast<std::uint32_t>(head.at))[head.index],
+      read<std::uint64_t>(body));
+  return true;
+}
+
+ContextEntry* Sink::entry(std::uint64_t rank, std::uint64_t place) const {
+  if (!is_theirs(rank)) return nullptr;
+  const auto& all = journal::region_of(base_, static_cast<std::uint32_t>(rank))->contexts;
+  const std::uint64_t table = place >> 32, index = place & 0xffffffff;
+  if (table >= all.tables.load(std::memory_order_relaxed)) return nullptr;
+  if (index >= std::uint64_t{journal::kFirstTableEntries} << table) return nullptr;
+  return reinterpret_cast<ContextEntry*>(base_ + all.at[table]) + index;
+}
+
+bool Sink::table(const Head& head, const std::byte* body) {
+  if (!is_theirs(head.at) || head.bytes != sizeof(Offset)) return false;
+  auto& all = journal::region_of(base_, static_cast<std::uint32_t>(head.at))->contexts;
+  const auto at = read<Offset>(body);
+  const std::uint32_t tables = all.tables.load(std::memory_order_relaxed);
+  if (head.index > tables || head.index >= journal::kContextTables) return false;
+  const std::uint64_t entries = std::uint64_t{journal::kFirstTableEntries} << head.index;
+  if (at % alignof(ContextEntry) != 0 || !is_inside(at, entries * sizeof(ContextEntry))) {
+    return false;
+  }
+  if (head.index < tables) return true;
+  all.at[head.index] = at;
+  put(all.tables, tables + 1);
+  return true;
+}
+
+bool Sink::context(const Head& head, const std::byte* body) {
+  ContextEntry* e = entry(head.at, head.index);
+  if (e == nullptr || head.bytes < sizeof(ContextCopy)) return false;
+  const auto from = read<ContextCopy>(body);
+  const std::uint64_t list_bytes = std::uint64_t{from.size} * sizeof(std::uint32_t);
+  if (head.bytes != sizeof from + list_bytes || from.rank >= from.size) return false;
+  if (from.block % journal::kLine != 0 || from.members % sizeof(std::uint32_t) != 0) return false;
+  if (!is_inside(from.block, sizeof(ContextBlock)) || !is_inside(from.members, list_bytes) ||
+      log_at(from.departures) == nullptr) {
+    return false;
+  }
+  auto* block = reinterpret_cast<ContextBlock*>(base_ + from.block);
+  if (block->context != from.context) {
+    put(block->records.tail, 0);
+    put(reinterpret_cast<Log*>(base_ + from.departures)->tail, 0);
+    block->context = from.context;
+    block->size = from.size;
+    block->rank = from.rank;
+    block->members = from.members;
+    block->departures = from.departures;
+    std::memcpy(base_ + from.members, body + sizeof from, list_bytes);
+  }
+  put(block->freed, from.freed);
+  put(e->block, from.block);
+  put(e->context, from.context);
+  return true;
+}
+
+bool Sink::image(const Head& head, const std::byte* body) {
+  if (!is_theirs(head.at) || head.index >= journal::kImages) return false;
+  if (head.bytes < sizeof(journal::Image)) return false;
+  auto& image = journal::region_of(base_, static_cast<std::uint32_t>(head.at))->image[head.index];
+  journal::Image from;
+  std::memcpy(static_cast<void*>(&from), body, sizeof from);
+  const journal::Marks& marks = from.marks;
+  const std::uint64_t bytes = head.bytes - sizeof from;
+  if (bytes > marks.cursors.capacity || marks.cursors.at % alignof(journal::Cursor) != 0 ||
+      !is_inside(marks.cursors.at, marks.cursors.capacity)) {
+    return false;
+  }
+  constexpr std::size_t kNumber = offsetof(journal::Image, marks.number);
+  put(image.marks.number, 0);
+  journal::order_stores();
+  std::memcpy(base_ + marks.cursors.at, body + sizeof from, bytes);
+  copy_around(&image, &from, sizeof image, kNumber, kNumber + sizeof marks.number);
+  put(image.marks.number, marks.number.load(std::memory_order_relaxed));
+  return true;
+}
+
+bool Sink::kept(const Head& head) {
+  if (!is_theirs(head.at)) return false;
+  const auto rank = static_cast<std::uint32_t>(head.at);
+  if (journal::find_image(base_, rank, head.index) == nullptr) return false;
+  put(journal::control_of(base_, rank)->kept_image, head.index);
+  return true;
+}
+
+// As PeerView::position() reads it: the ordinal and the moves are the same before and behind.
+bool Sink::position(const Head& head, const std::byte* body) {
+  if (!is_theirs(head.at) || head.bytes != sizeof(PositionCopy)) return false;
+  const auto p = read<PositionCopy>(body);
+  if (p.inside > static_cast<std::uint32_t>(journal::Phase::kInside)) return false;
+  journal::RankControl& c = *journal::control_of(base_, static_cast<std::uint32_t>(head.at));
+  put(c.moves, p.moves | 1);
+  journal::order_stores();
+  put(c.phase, static_cast<journal::Phase>(p.inside));
+  put(c.context, p.context);
+  put(c.sequence, p.sequence);
+  put(c.call, p.call);
+  put(c.prepared, p.prepared);
+  put(c.told_full, p.told_full);
+  put(c.incarnation, p.incarnation);
+  put(c.ordinal, p.ordinal);
+  put(c.moves, p.moves & ~1u);
+  return true;
+}
+
+}  // namespace rejoin::relay

@@ -1,0 +1,170 @@
+#include "relay/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace rejoin::relay {
+namespace {
+
+constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '1'};
+constexpr std::size_t kNonceBytes = 32;
+constexpr timeval kGreetingTime = {2, 0};
+
+struct Greeting {
+  char protocol[8];
+  std::uint64_t job;
+  std::uint32_t node;
+  std::uint32_t reserved;
+  std::uint8_t nonce[kNonceBytes];
+};
+
+bool send_all(int fd, const void* data, std::size_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+bool receive_all(int fd, void* data, std::size_t bytes) {
+  auto* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = recv(fd, at, bytes, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// Who proves comes first, so that a proof cannot be sent back to its sender.
+Digest proof(const Authenticate& authenticate, const Greeting& prover, const Greeting& other) {
+  Greeting both[2] = {prover, other};
+  return authenticate(both, sizeof both);
+}
+
+// Takes the same time whatever the bytes are.
+bool same(const Digest& a, const Digest& b) {
+  std::uint8_t differs = 0;
+  for (std::size_t i = 0; i < kDigestBytes; ++i) differs |= a[i] ^ b[i];
+  return differs == 0;
+}
+
+void set_patience(int fd, const timeval& time) {
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+}
+
+int connect_one(const addrinfo& to, int patience_ms) {
+  const int fd =
+      socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, to.ai_protocol);
+  if (fd < 0) return -1;
+  int error = connect(fd, to.ai_addr, to.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd ready = {fd, POLLOUT, 0};
+    socklen_t size = sizeof error;
+    if (poll(&ready, 1, patience_ms) <= 0) {
+      error = ETIMEDOUT;
+    } else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+      error = errno;
+    }
+  }
+  if (error == 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0) return fd;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+int listen_anywhere(std::uint16_t* port) {
+  // One socket for both versions of the protocol, where the machine has IPv6.
+  int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 six = {};
+  six.sin6_family = AF_INET6;
+  const int off = 0;
+  if (fd >= 0) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&six), sizeof six) != 0) {
+    if (fd >= 0) close(fd);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in four = {};
+    four.sin_family = AF_INET;
+    if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&four), sizeof four) != 0) {
+      if (fd >= 0) close(fd);
+      return -1;
+    }
+  }
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof bound;
+  if (listen(fd, 64) != 0 || getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    close(fd);
+    return -1;
+  }
+  *port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+  return fd;
+}
+
+int connect_to(const Address& address, int patience_ms, std::string* why) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int error =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (error != 0) {
+    *why = gai_strerror(error);
+    return -1;
+  }
+  int fd = -1;
+  for (const addrinfo* a = found; a != nullptr && fd < 0; a = a->ai_next) {
+    fd = connect_one(*a, patience_ms);
+    if (fd < 0) *why = strerror(errno);
+  }
+  freeaddrinfo(found);
+  return fd;
+}
+
+std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate& authenticate) {
+  constexpr timeval kForEver = {0, 0};
+  set_patience(fd, kGreetingTime);
+  Greeting mine = {}, theirs = {};
+  std::copy_n(kProtocol, sizeof kProtocol, mine.protocol);
+  mine.job = ends.job;
+  mine.node = ends.mine;
+  if (getrandom(mine.nonce, sizeof mine.nonce, 0) != sizeof mine.nonce) return std::nullopt;
+  if (!send_all(fd, &mine, sizeof mine) || !receive_all(fd, &theirs, sizeof theirs)) {
+    return std::nullopt;
+  }
+  if (memcmp(theirs.protocol, kProtocol, sizeof kProtocol) != 0 || theirs.job != ends.job ||
+      theirs.node == ends.mine || (ends.theirs != kAnyNode && theirs.node != ends.theirs)) {
+    return std::nullopt;
+  }
+  const Digest my_proof = proof(authenticate, mine, theirs);
+  Digest their_proof;
+  if (!send_all(fd, my_proof.data(), kDigestBytes) ||
+      !receive_all(fd, their_proof.data(), kDigestBytes) ||
+      !same(their_proof, proof(authenticate, theirs, mine))) {
+    return std::nullopt;
+  }
+  set_patience(fd, kForEver);
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return theirs.node;
+}
+
+}  // namespace rejoin::relay

@@ -1,0 +1,43 @@
+// TCP connections between relays: opening them, and proving to each other that both know the job's
+// secret.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace rejoin::relay {
+
+inline constexpr std::size_t kDigestBytes = 32;
+using Digest = std::array<std::uint8_t, kDigestBytes>;
+// HMAC-SHA256 of some bytes, under the job's secret.
+using Authenticate = std::function<Digest(const void* data, std::size_t bytes)>;
+
+// Where the relay of a node listens.
+struct Address {
+  std::string host;  // a name or a number
+  std::uint16_t port = 0;
+};
+
+// Who the two ends of a connection are.
+struct Ends {
+  std::uint64_t job;
+  std::uint32_t mine;    // node
+  std::uint32_t theirs;  // node; of a connection that was accepted: kAnyNode until it says
+};
+inline constexpr std::uint32_t kAnyNode = ~std::uint32_t{0};
+
+// Opens a listening socket, on a port that the system chooses, for all addresses of this machine.
+// Returns -1 on failure, with errno set.
+int listen_anywhere(std::uint16_t* port);
+// Connects within `patience_ms`. Returns -1 on failure; `why`: the reason.
+int connect_to(const Address& address, int patience_ms, std::string* why);
+// Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces and
+// of who it is. Nothing else is read before. Returns the node at the other end; nothing: it is not
+// in this job, or says nothing for 2 s.
+std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate& authenticate);
+
+}  // namespace rejoin::relay

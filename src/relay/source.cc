@@ -1,0 +1,358 @@
+#include "relay/source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "journal/contexts.h"
+#include "journal/log.h"
+
+namespace rejoin::relay {
+
+using journal::ChannelEntry;
+using journal::ContextBlock;
+using journal::ContextEntry;
+using journal::Departure;
+using journal::Log;
+using journal::Offset;
+using journal::RankControl;
+using journal::Rule;
+
+bool LogShape::operator==(const LogShape& other) const {
+  return std::memcmp(this, &other, sizeof *this) == 0;
+}
+
+namespace {
+
+LogShape shape_of(const Log& log) {
+  LogShape s = {};
+  s.rings = log.rings.load();
+  for (std::uint32_t k = 0; k < journal::kLogChunks; ++k) s.chunk[k] = log.chunk[k].load();
+  for (std::uint32_t k = 0; k < s.rings; ++k) s.ring[k] = log.ring[k];
+  return s;
+}
+
+constexpr std::uint64_t table_size(std::uint64_t table) {
+  return std::uint64_t{journal::kFirstTableEntries} << table;
+}
+constexpr std::uint64_t place_of(std::uint64_t table, std::uint64_t index) {
+  return table << 32 | index;
+}
+
+}  // namespace
+
+Source::Source(std::byte* base, std::uint32_t node, std::uint32_t to)
+    : base_(base), to_(to), broken_(Rule::kNone) {
+  const std::uint32_t ranks = journal::header_of(base)->ranks;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    if (journal::control_of(base, r)->node != node) continue;
+    Rank rank;
+    rank.rank = r;
+    for (std::uint32_t other = 0; other < ranks; ++other) {
+      if (journal::control_of(base, other)->node != to) continue;
+      Channel c;
+      c.to = other;
+      rank.channels.push_back(std::move(c));
+    }
+    ranks_.push_back(std::move(rank));
+  }
+}
+
+Offset Source::offset_of(const void* p) const {
+  return static_cast<Offset>(static_cast<const std::byte*>(p) - base_);
+}
+
+Log& Source::log_at(Offset at) const { return *reinterpret_cast<Log*>(base_ + at); }
+
+template <class Entry>
+Entry& Source::element(Offset log, std::uint64_t index) const {
+  return *journal::log_at<Entry>(base_, log_at(log), index);
+}
+
+Source::Cursor Source::cursor(Offset log) {
+  Cursor c;
+  c.log = log;
+  const auto has = has_.find(log);
+  if (has != has_.end()) c.sent = has->second;
+  return c;
+}
+
+void Source::add(const Head& head, const void* body) {
+  out_->add(head, body);
+  bytes_ += sizeof head + head.bytes;
+  added_ = true;
+}
+
+// The tails are read first and shown last: what a reader concludes from a record, that its owner has
+// posted all messages and given all parts of the operation, is so in the copies, too. Calls are read
+// behind what names them and shown before it.
+bool Source::turn(Frames& out) {
+  out_ = &out;
+  bytes_ = 0;
+  added_ = false;
+  for (Rank& r : ranks_) {
+    const journal::RegionHead* region = journal::region_of(base_, r.rank);
+    if (r.calls.log == 0) {
+      r.calls = cursor(offset_of(&region->calls));
+      r.modules = cursor(offset_of(&region->modules));
+      for (Channel& c : r.channels) {
+        c.log = cursor(region->channels + c.to * sizeof(Log));
+        if (c.log.sent > 0) c.open = c.log.sent - 1;  // it is not known how much of it has come
+      }
+    }
+    const std::uint64_t kept = journal::control_of(base_, r.rank)->kept_image.load();
+    look_at_contexts(r);
+    for (Context& c : r.contexts) {
+      read_tail(c.records);
+      read_tail(c.departures);
+    }
+    for (Channel& c : r.channels) read_tail(c.log);
+    read_tail(r.calls);
+    read_tail(r.modules);
+    elements<journal::ModuleEntry>(r.modules, Kind::kModules);
+    elements<journal::CallEntry>(r.calls, Kind::kCalls);
+    for (Channel& c : r.channels) {
+      messages(c);
+      consumed(r, c);
+      matches(r, c);
+    }
+    for (Context& c : r.contexts) departures(c);
+    for (Context& c : r.contexts) elements<journal::Record>(c.records, Kind::kRecords);
+    if (kept != r.kept) image(r);
+    if (is_full()) break;
+  }
+  return added_;
+}
+
+void Source::shape(Cursor& c) {
+  const LogShape now = shape_of(log_at(c.log));
+  if (now == c.shape) return;
+  c.shape = now;
+  add({Kind::kShape, sizeof now, c.log, 0}, &now);
+}
+
+template <class Entry>
+void Source::elements(Cursor& c, Kind kind) {
+  if (c.sent >= c.tail) return;
+  shape(c);
+  const journal::LogView<Entry> view(base_, log_at(c.log));
+  constexpr std::uint64_t kMost = 64 * 1024 / sizeof(Entry);
+  while (c.sent < c.tail) {
+    const std::uint64_t n = std::min({c.tail - c.sent, view.piece(c.sent), kMost});
+    add({kind, static_cast<std::uint32_t>(n * sizeof(Entry)), c.log, c.sent}, view.at(c.sent));
+    c.sent += n;
+  }
+}
+
+void Source::payload(std::uint64_t at, std::uint64_t bytes) {
+  for (std::uint64_t sent = 0; sent < bytes;) {
+    const std::uint64_t piece = std::min(bytes - sent, kPieceBytes);
+    out_->add_payload({Kind::kPayload, static_cast<std::uint32_t>(piece), at + sent, 0},
+                      base_ + at + sent);
+    sent += piece;
+  }
+  bytes_ += bytes;
+  added_ = true;
+}
+
+void Source::messages(Channel& c) {
+  if (c.open != kNone) rest_of_message(c);
+  if (c.log.sent >= c.log.tail) return;
+  shape(c.log);
+  while (c.log.sent < c.log.tail && c.open == kNone && !is_full()) {
+    const std::uint64_t index = c.log.sent++;
+    const auto& entry = element<ChannelEntry>(c.log.log, index);
+    ChannelEntry copy;
+    std::memcpy(static_cast<void*>(&copy), static_cast<const void*>(&entry), sizeof copy);
+    copy.matched.store(journal::kRelayStores, journal::Step::kSame, 0);
+    const bool has_payload = copy.bytes > journal::kInlineBytes;
+    const std::uint64_t written = entry.written.load();
+    const bool is_whole = !has_payload || (written == copy.bytes && written <= kPieceBytes);
+    if (is_whole && has_payload) payload(copy.value, copy.bytes);
+    copy.written.store(journal::kRelayStores, journal::Step::kSame, is_whole ? copy.bytes : 0);
+    add({Kind::kMessage, sizeof copy, c.log.log, index}, &copy);
+    if (is_whole) continue;
+    c.open = index;
+    c.written = 0;
+    rest_of_message(c);
+  }
+}
+
+void Source::rest_of_message(Channel& c) {
+  const auto& entry = element<ChannelEntry>(c.log.log, c.open);
+  // It is truncated, or its bytes are in it.
+  if (entry.ready.load() != c.open + 1 || entry.bytes <= journal::kInlineBytes) {
+    c.open = kNone;
+    return;
+  }
+  const std::uint64_t until = entry.written.load();
+  while (c.written < until && !is_full()) {
+    const std::uint64_t piece = std::min(until - c.written, kPieceBytes);
+    payload(entry.value + c.written, piece);
+    c.written += piece;
+    add({Kind::kWritten, sizeof c.written, c.log.log, c.open}, &c.written);
+  }
+  if (c.written >= entry.bytes) {
+    c.open = kNone;
+    c.written = 0;
+  }
+}
+
+void Source::consumed(Rank& r, Channel& c) {
+  const std::uint64_t now = journal::consumed_of(base_, r.rank)[c.to].load();
+  if (now == c.consumed) return;
+  c.consumed = now;
+  add({Kind::kConsumed, sizeof now, r.rank, c.to}, &now);
+}
+
+// The other direction: which synchronous messages of the other node's rank were matched here.
+void Source::matches(Rank& r, Channel& c) {
+  const Offset log = journal::region_of(base_, c.to)->channels + r.rank * sizeof(Log);
+  for (const std::uint64_t tail = log_at(log).tail.load(); c.looked_at < tail; ++c.looked_at) {
+    const auto& entry = element<ChannelEntry>(log, c.looked_at);
+    if (entry.ready.load() != c.looked_at + 1) continue;  // it is truncated
+    if ((entry.key & journal::kPointToPoint) == 0) continue;
+    if ((entry.key & journal::kSynchronous) != 0) c.unmatched.push_back(c.looked_at);
+  }
+  std::erase_if(c.unmatched, [&](std::uint64_t index) {
+    const std::uint32_t by = element<ChannelEntry>(log, index).matched.load();
+    if (by == 0) return false;
+    add({Kind::kMatched, sizeof by, log, index}, &by);
+    return true;
+  });
+}
+
+void Source::departures(Context& c) {
+  if (c.departures.sent >= c.departures.tail) return;
+  const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + c.block);
+  if (block.context != c.context) return;  // the block has another context by now
+  shape(c.departures);
+  while (c.departures.sent < c.departures.tail && !is_full()) {
+    const std::uint64_t index = c.departures.sent++;
+    const auto& d = element<Departure>(c.departures.log, index);
+    const std::uint64_t bytes = d.bytes.load();
+    if (bytes > journal::kInlineBytes && holds(Rule::kPayloadBeforeItem)) {
+      payload(d.value.load(), bytes);
+    }
+    add({Kind::kDeparture, sizeof d, c.departures.log, index}, &d);
+    if (bytes > journal::kInlineBytes && !holds(Rule::kPayloadBeforeItem)) {
+      payload(d.value.load(), bytes);
+    }
+  }
+  // Records follow when all departures were sent.
+  if (c.departures.sent < c.departures.tail) c.records.tail = c.records.sent;
+}
+
+bool Source::spans(const ContextBlock& block) const {
+  if (block.departures == 0) return false;
+  const auto* world = reinterpret_cast<const std::uint32_t*>(base_ + block.members);
+  return std::any_of(world, world + block.size, [&](std::uint32_t r) {
+    return journal::control_of(base_, r)->node == to_;
+  });
+}
+
+void Source::look_at_contexts(Rank& r) {
+  const journal::ContextTables& all = journal::region_of(base_, r.rank)->contexts;
+  const std::uint64_t changes = all.changes.load();
+  if (changes == r.changes) return;
+  r.changes = changes;
+  for (const std::uint32_t tables = all.tables.load(); r.tables < tables; ++r.tables) {
+    const std::uint64_t at = all.at[r.tables];
+    add({Kind::kTable, sizeof at, r.rank, r.tables}, &at);
+  }
+  // A block that is used again is reclaimed before.
+  std::erase_if(r.contexts, [&](const Context& c) {
+    const std::uint64_t table = c.place >> 32, index = c.place & 0xffffffff;
+    const auto& entry = reinterpret_cast<const ContextEntry*>(base_ + all.at[table])[index];
+    if (entry.block.load() != journal::kReclaimed) return false;
+    add({Kind::kReclaimed, 0, r.rank, c.place}, nullptr);
+    return true;
+  });
+  for (std::uint64_t table = 0; table < r.tables; ++table) {
+    const auto* entries = reinterpret_cast<const ContextEntry*>(base_ + all.at[table]);
+    for (std::uint64_t i = 0; i < table_size(table); ++i) {
+      const std::uint64_t id = entries[i].context.load();
+      if (id != 0 && id != journal::kForgottenContext) context(r, place_of(table, i), entries[i]);
+    }
+  }
+}
+
+void Source::context(Rank& r, std::uint64_t place, const ContextEntry& entry) {
+  const Offset at = entry.block.load();
+  if (at == journal::kReclaimed) return;
+  const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + at);
+  const std::uint64_t freed = block.freed.load();
+  for (Context& c : r.contexts) {
+    if (c.place != place) continue;
+    if (freed != c.freed) add({Kind::kFreed, 0, at, freed}, nullptr);
+    c.freed = freed;
+    return;
+  }
+  if (!spans(block)) return;
+  Context c;
+  c.block = at;
+  c.context = block.context;
+  c.freed = freed;
+  c.place = place;
+  c.departures = cursor(block.departures);
+  c.records = cursor(offset_of(&block.records));
+  const ContextCopy copy = {block.context,    at,         block.members, block.departures,
+                            freed,            block.size, block.rank};
+  std::vector<std::byte> body(sizeof copy + block.size * sizeof(std::uint32_t));
+  std::memcpy(body.data(), &copy, sizeof copy);
+  std::memcpy(body.data() + sizeof copy, base_ + block.members, body.size() - sizeof copy);
+  add({Kind::kContext, static_cast<std::uint32_t>(body.size()), r.rank, place}, body.data());
+  r.contexts.push_back(std::move(c));
+}
+
+void Source::image(Rank& r) {
+  const RankControl* control = journal::control_of(base_, r.rank);
+  const std::uint64_t kept = control->kept_image.load();
+  const journal::Image* image = journal::find_image(base_, r.rank, kept);
+  if (image == nullptr) return;
+  const journal::Marks& marks = image->marks;
+  const std::uint32_t ranks = journal::header_of(base_)->ranks;
+  const std::uint64_t bytes =
+      std::min(marks.contexts * sizeof(journal::Cursor) +
+                   (3 * std::uint64_t{ranks} + marks.waiting) * sizeof(std::uint64_t),
+               marks.cursors.capacity);
+  std::vector<std::byte> body(sizeof *image + bytes);
+  std::memcpy(body.data(), static_cast<const void*>(image), sizeof *image);
+  std::memcpy(body.data() + sizeof *image, base_ + marks.cursors.at, bytes);
+  journal::order_stores();  // and loads
+  if (control->kept_image.load() != kept) return;  // its slot may be another image's by now
+  const auto slot = static_cast<std::uint64_t>(image - journal::region_of(base_, r.rank)->image);
+  add({Kind::kImage, static_cast<std::uint32_t>(body.size()), r.rank, slot}, body.data());
+  add({Kind::kKept, 0, r.rank, kept}, nullptr);
+  r.kept = kept;
+}
+
+bool Source::positions(Frames& out) {
+  out_ = &out;
+  added_ = false;
+  for (Rank& r : ranks_) {
+    const RankControl& c = *journal::control_of(base_, r.rank);
+    PositionCopy p = {};
+    p.ordinal = c.ordinal.load();
+    p.moves = c.moves.load();
+    p.inside = static_cast<std::uint32_t>(c.phase.load());
+    p.context = c.context.load();
+    p.sequence = c.sequence.load();
+    p.call = c.call.load();
+    p.prepared = c.prepared.load();
+    p.told_full = c.told_full.load();
+    p.incarnation = c.incarnation.load();
+    const bool moved = c.ordinal.load() != p.ordinal || c.moves.load() != p.moves ||
+                       static_cast<std::uint32_t>(c.phase.load()) != p.inside;
+    if (moved || (p.moves & 1) != 0 || p == r.position) continue;
+    // The call that it names was published before.
+    read_tail(r.calls);
+    read_tail(r.modules);
+    elements<journal::ModuleEntry>(r.modules, Kind::kModules);
+    elements<journal::CallEntry>(r.calls, Kind::kCalls);
+    r.position = p;
+    add({Kind::kPosition, sizeof p, r.rank, 0}, &p);
+  }
+  return added_;
+}
+
+}  // namespace rejoin::relay

@@ -1,0 +1,110 @@
+// What a node has that another node lacks: the sending half of a relay's step.
+//
+// A pure function of the segment and of how far the other node's copies reach. It keeps nothing
+// that is not found again in the segment, or said by the other side when a connection begins
+// (Kind::kHave). docs/architecture.md, "Several hosts".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "journal/layout.h"
+#include "journal/rules.h"
+#include "relay/frames.h"
+
+namespace rejoin::relay {
+
+class Source {
+ public:
+  // The ranks of `node` are this segment's; those of `to` are the readers.
+  Source(std::byte* base, std::uint32_t node, std::uint32_t to);
+
+  // To be called before the first turn(), for each log of which the other node has elements.
+  void has(journal::Offset log, std::uint64_t tail) { has_[log] = tail; }
+  // Adds frames for what the other node lacks. Returns whether there were any. If there is much, a
+  // part of it: call it again. O(ranks of this node times those of the other, and contexts).
+  bool turn(Frames& out);
+  // The same for positions, which are needed only when ranks wait for long.
+  bool positions(Frames& out);
+
+  // For the simulator, which breaks the rules.
+  void break_rule(journal::Rule rule) { broken_ = rule; }
+
+ private:
+  struct Cursor {
+    journal::Offset log = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t tail = 0;  // as it was read in this turn
+    LogShape shape = {};     // as it was sent
+  };
+  struct Channel {
+    std::uint32_t to = 0;
+    Cursor log;
+    // The newest message that was sent, of which bytes are missing; kNone: there is none.
+    std::uint64_t open = kNone;
+    std::uint64_t written = 0;  // bytes of it that were sent
+    std::uint64_t consumed = 0;  // of the other direction: what was sent
+    // Of the other direction: synchronous messages without a match, and how many were looked at.
+    std::vector<std::uint64_t> unmatched = {};
+    std::uint64_t looked_at = 0;
+  };
+  struct Context {
+    journal::Offset block = 0;
+    std::uint64_t context = 0;
+    std::uint64_t freed = 0;
+    std::uint64_t place = 0;  // of its entry: the number of the table, and the index there
+    Cursor departures;
+    Cursor records;
+  };
+  struct Rank {
+    std::uint32_t rank = 0;
+    std::uint32_t tables = 0;
+    std::uint64_t changes = kNone;
+    std::uint64_t kept = 0;
+    Cursor calls, modules;
+    std::vector<Channel> channels;
+    std::vector<Context> contexts;
+    PositionCopy position = {};
+  };
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  template <class Entry>
+  Entry& element(journal::Offset log, std::uint64_t index) const;
+  journal::Offset offset_of(const void* p) const;
+  journal::Log& log_at(journal::Offset at) const;
+  Cursor cursor(journal::Offset log);
+  void read_tail(Cursor& c) const { c.tail = log_at(c.log).tail.load(); }
+  bool is_full() const { return bytes_ >= kTurnBytes; }
+
+  void add(const Head& head, const void* body);
+  void shape(Cursor& c);
+  template <class Entry>
+  void elements(Cursor& c, Kind kind);
+  void payload(std::uint64_t at, std::uint64_t bytes);
+  void look_at_contexts(Rank& r);
+  void context(Rank& r, std::uint64_t place, const journal::ContextEntry& entry);
+  bool spans(const journal::ContextBlock& block) const;
+  void messages(Channel& c);
+  void rest_of_message(Channel& c);
+  void departures(Context& c);
+  void matches(Rank& r, Channel& c);
+  void consumed(Rank& r, Channel& c);
+  void image(Rank& r);
+  bool holds(journal::Rule rule) const { return broken_ != rule; }
+
+  // What one turn adds at most, roughly.
+  static constexpr std::uint64_t kTurnBytes = 1 << 20;
+
+  std::byte* base_;
+  std::uint32_t to_;
+  std::vector<Rank> ranks_;  // of this node
+  std::map<journal::Offset, std::uint64_t> has_;
+  Frames* out_ = nullptr;
+  std::uint64_t bytes_ = 0;  // added in this turn
+  bool added_ = false;
+  journal::Rule broken_;
+};
+
+}  // namespace rejoin::relay
