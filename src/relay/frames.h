@@ -29,7 +29,7 @@ enum class Kind : std::uint32_t {
   kConsumed,   // at: the rank; index: the sender; body: u64
   kContext,    // at: the rank; index: place of the entry; body: ContextCopy u32 members[]
   kTable,      // at: the rank; index: number of the table; body: u64, its offset
-  kReclaimed,  // at: the rank; index: place of the entry
+  kPast,       // likewise, of a context that the other node does not need; body: u64, its id
   kFreed,      // at: the block of a context; index: the ordinal
   kImage,      // at: the rank; index: which slot; body: journal::Image, then its cursors
   kKept,       // at: the rank; index: the image that its agent would wake

@@ -127,12 +127,8 @@ bool Sink::apply(const Head& head, const std::byte* body) {
       return table(head, body);
     case Kind::kContext:
       return context(head, body);
-    case Kind::kReclaimed:
-      if (ContextEntry* e = entry(head.at, head.index)) {
-        put(e->block, journal::kReclaimed);
-        return true;
-      }
-      return false;
+    case Kind::kPast:
+      return past(head, body);
     case Kind::kFreed:
       if (head.at % journal::kLine != 0 || !is_inside(head.at, sizeof(ContextBlock))) return false;
       put(reinterpret_cast<ContextBlock*>(base_ + head.at)->freed, head.index);
@@ -318,6 +314,15 @@ bool Sink::context(const Head& head, const std::byte* body) {
   put(block->freed, from.freed);
   put(e->block, from.block);
   put(e->context, from.context);
+  return true;
+}
+
+// Entries are found by probing, so places that the other rank has used must not look free.
+bool Sink::past(const Head& head, const std::byte* body) {
+  ContextEntry* e = entry(head.at, head.index);
+  if (e == nullptr || head.bytes != sizeof(std::uint64_t)) return false;
+  put(e->block, journal::kReclaimed);
+  put(e->context, read<std::uint64_t>(body));
   return true;
 }
 

@@ -42,6 +42,7 @@ class Sink {
   bool consumed(const Head& head, const std::byte* body);
   bool table(const Head& head, const std::byte* body);
   bool context(const Head& head, const std::byte* body);
+  bool past(const Head& head, const std::byte* body);
   bool image(const Head& head, const std::byte* body);
   bool kept(const Head& head);
   bool position(const Head& head, const std::byte* body);

@@ -255,47 +255,53 @@ void Source::look_at_contexts(Rank& r) {
   const std::uint64_t changes = all.changes.load();
   if (changes == r.changes) return;
   r.changes = changes;
-  for (const std::uint32_t tables = all.tables.load(); r.tables < tables; ++r.tables) {
-    const std::uint64_t at = all.at[r.tables];
-    add({Kind::kTable, sizeof at, r.rank, r.tables}, &at);
+  for (const std::uint32_t tables = all.tables.load(); r.tables.size() < tables;) {
+    const std::uint64_t at = all.at[r.tables.size()];
+    add({Kind::kTable, sizeof at, r.rank, r.tables.size()}, &at);
+    r.tables.emplace_back(table_size(r.tables.size()));
   }
   // A block that is used again is reclaimed before.
   std::erase_if(r.contexts, [&](const Context& c) {
     const std::uint64_t table = c.place >> 32, index = c.place & 0xffffffff;
     const auto& entry = reinterpret_cast<const ContextEntry*>(base_ + all.at[table])[index];
     if (entry.block.load() != journal::kReclaimed) return false;
-    add({Kind::kReclaimed, 0, r.rank, c.place}, nullptr);
+    past(r, c.place, c.context);
     return true;
   });
-  for (std::uint64_t table = 0; table < r.tables; ++table) {
+  for (Context& c : r.contexts) {
+    const std::uint64_t freed = reinterpret_cast<const ContextBlock*>(base_ + c.block)->freed.load();
+    if (freed != c.freed) add({Kind::kFreed, 0, c.block, freed}, nullptr);
+    c.freed = freed;
+  }
+  for (std::uint64_t table = 0; table < r.tables.size(); ++table) {
     const auto* entries = reinterpret_cast<const ContextEntry*>(base_ + all.at[table]);
     for (std::uint64_t i = 0; i < table_size(table); ++i) {
-      const std::uint64_t id = entries[i].context.load();
-      if (id != 0 && id != journal::kForgottenContext) context(r, place_of(table, i), entries[i]);
+      if (r.tables[table][i] || entries[i].context.load() == 0) continue;
+      r.tables[table][i] = true;
+      new_context(r, place_of(table, i), entries[i]);
     }
   }
 }
 
-void Source::context(Rank& r, std::uint64_t place, const ContextEntry& entry) {
+void Source::past(Rank& r, std::uint64_t place, std::uint64_t id) {
+  add({Kind::kPast, sizeof id, r.rank, place}, &id);
+}
+
+void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry) {
+  const std::uint64_t id = entry.context.load();
   const Offset at = entry.block.load();
-  if (at == journal::kReclaimed) return;
+  if (at == journal::kReclaimed) return past(r, place, id);
   const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + at);
   const std::uint64_t freed = block.freed.load();
-  for (Context& c : r.contexts) {
-    if (c.place != place) continue;
-    if (freed != c.freed) add({Kind::kFreed, 0, at, freed}, nullptr);
-    c.freed = freed;
-    return;
-  }
-  if (!spans(block)) return;
+  if (!spans(block)) return past(r, place, id);
   Context c;
   c.block = at;
-  c.context = block.context;
+  c.context = id;
   c.freed = freed;
   c.place = place;
   c.departures = cursor(block.departures);
   c.records = cursor(offset_of(&block.records));
-  const ContextCopy copy = {block.context,    at,         block.members, block.departures,
+  const ContextCopy copy = {id,    at,         block.members, block.departures,
                             freed,            block.size, block.rank};
   std::vector<std::byte> body(sizeof copy + block.size * sizeof(std::uint32_t));
   std::memcpy(body.data(), &copy, sizeof copy);

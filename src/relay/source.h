@@ -60,7 +60,7 @@ class Source {
   };
   struct Rank {
     std::uint32_t rank = 0;
-    std::uint32_t tables = 0;
+    std::vector<std::vector<bool>> tables = {};  // of contexts: which entries were sent
     std::uint64_t changes = kNone;
     std::uint64_t kept = 0;
     Cursor calls, modules;
@@ -84,7 +84,8 @@ class Source {
   void elements(Cursor& c, Kind kind);
   void payload(std::uint64_t at, std::uint64_t bytes);
   void look_at_contexts(Rank& r);
-  void context(Rank& r, std::uint64_t place, const journal::ContextEntry& entry);
+  void new_context(Rank& r, std::uint64_t place, const journal::ContextEntry& entry);
+  void past(Rank& r, std::uint64_t place, std::uint64_t id);
   bool spans(const journal::ContextBlock& block) const;
   void messages(Channel& c);
   void rest_of_message(Channel& c);
