@@ -116,7 +116,9 @@ bool Source::turn(Frames& out) {
       matches(r, c);
     }
     for (Context& c : r.contexts) departures(c);
-    for (Context& c : r.contexts) elements<journal::Record>(c.records, Kind::kRecords);
+    if (has_sent_all(r) || !holds(Rule::kRecordsLast)) {
+      for (Context& c : r.contexts) elements<journal::Record>(c.records, Kind::kRecords);
+    }
     if (kept != r.kept) image(r);
     if (is_full()) break;
   }
@@ -238,8 +240,15 @@ void Source::departures(Context& c) {
       payload(d.value.load(), bytes);
     }
   }
-  // Records follow when all departures were sent.
-  if (c.departures.sent < c.departures.tail) c.records.tail = c.records.sent;
+}
+
+// Whether what the rank had posted and given when its tails were read was sent. In a full turn there
+// may be more.
+bool Source::has_sent_all(const Rank& r) const {
+  const auto all = [](const Cursor& c) { return c.sent >= c.tail; };
+  return std::all_of(r.channels.begin(), r.channels.end(), [&](auto& c) { return all(c.log); }) &&
+         std::all_of(r.contexts.begin(), r.contexts.end(),
+                     [&](auto& c) { return all(c.departures); });
 }
 
 bool Source::spans(const ContextBlock& block) const {

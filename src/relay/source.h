@@ -90,6 +90,7 @@ class Source {
   void messages(Channel& c);
   void rest_of_message(Channel& c);
   void departures(Context& c);
+  bool has_sent_all(const Rank& r) const;
   void matches(Rank& r, Channel& c);
   void consumed(Rank& r, Channel& c);
   void image(Rank& r);

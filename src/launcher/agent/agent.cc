@@ -109,6 +109,9 @@ void Agent::order(const Order& order) {
     case Order::kRelays:
       connect_relay(order.relays());
       break;
+    case Order::kEndSeen:
+      --unseen_ends_;
+      break;
     case Order::kPlan:
     case Order::WHAT_NOT_SET:
       break;
@@ -205,7 +208,7 @@ void Agent::idle() {
   processes_.sweep();
   checkpoints_.idle();
   outputs_.show_withheld();
-  if (all_over_ || !core_.all_over()) return;
+  if (all_over_ || unseen_ends_ > 0 || !core_.all_over()) return;
   all_over_ = true;
   carry_out(core_.end_images());
   outputs_.finish(!stopping_);

@@ -104,7 +104,10 @@ class Agent : private AgentDriver {
   void act(std::uint32_t rank, const Do::Lost& a) override {
     reporter_.happened(rank, Event::Lost{a.why});
   }
-  void act(std::uint32_t rank, const Do::ReportEnded& a) override { ends_.report(rank, a); }
+  void act(std::uint32_t rank, const Do::ReportEnded& a) override {
+    ++unseen_ends_;
+    ends_.report(rank, a);
+  }
 
   // --- Events on this host.
   void feed(const AgentEvent& event);
@@ -147,6 +150,8 @@ class Agent : private AgentDriver {
   std::uint64_t put_back_age_ns_ = 0;     // age of the set that all ranks have gone back to last
   bool stopping_ = false;
   bool all_over_ = false;
+  // Ends of ranks that were reported, and of which the supervisor has not decided what follows.
+  std::uint32_t unseen_ends_ = 0;
 };
 
 }  // namespace rejoin::launcher

@@ -212,6 +212,10 @@ void Supervisor::step(const Event& event) {
   for (const Action& action : core_.step(event)) {
     std::visit([this](const auto& what) { act(what); }, action.what);
   }
+  if (!std::holds_alternative<Event::Ended>(event.what)) return;
+  Order seen;
+  seen.set_end_seen(event.rank);
+  send(host_of(event.rank), std::move(seen));
 }
 
 void Supervisor::act(const Action::Respawn& a) {

@@ -11,7 +11,7 @@ def ranks_of(layout):
     return sum(int(n) for n in layout.split(","))
 
 
-@scenario(layout=["1,1", "2,2", "3,1", "1,3,2"], between=["memory", "messages"])
+@scenario(layout=["1,1", "2,2", "3,1", "1,3,2"], between=["memory", "messages", "sockets"])
 def layout(t, layout, between):
     """Each result has the documented bits, without deaths and with some."""
     n = ranks_of(layout)
@@ -24,7 +24,7 @@ def layout(t, layout, between):
         t.recovers(n, *command, kills=kills, flags=flags)
 
 
-@scenario(between=["memory", "messages"], limit_s=300)
+@scenario(between=["memory", "messages", "sockets"], limit_s=300)
 def layout_blocks(t, between):
     """Nodes beyond the sixteenth are in another block."""
     layout = ",".join(["8"] + ["1"] * 17)  # from 24 ranks on, one member reduces for all
@@ -33,11 +33,11 @@ def layout_blocks(t, between):
     t.recovers(n, "layout", layout, kills=[Kill(n - 1, 40), Kill(3, 60)], flags=flags)
 
 
-@scenario(layout=["1,1", "2,1,2"], limit_s=240)
-def layout_images(t, layout):
-    """Ranks on nodes that share only messages die at any time, and go on from images."""
+@scenario(layout=["1,1", "2,1,2"], between=["messages", "sockets"], limit_s=240)
+def layout_images(t, layout, between):
+    """Ranks on nodes that share no memory die at any time, and go on from images."""
     n = ranks_of(layout)
-    command, flags = ("layout", layout, "40"), ["--layout", layout, "--between-nodes", "messages"]
+    command, flags = ("layout", layout, "40"), ["--layout", layout, "--between-nodes", between]
     expected = t.undisturbed(n, *command, flags=flags)
     woken = 0
     for _ in t.runs(2, 40, lambda: woken):
