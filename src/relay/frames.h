@@ -13,7 +13,7 @@ namespace rejoin::relay {
 
 enum class Kind : std::uint32_t {
   // Once, at the beginning of a connection: how far the receiver's copies of the other node's logs
-  // reach. at: the log; index: its tail.
+  // reach. at: the log; index: its tail; body: u64, the context that it belongs to, or 0.
   kHave,
   kHaveAll,  // no more of them
 

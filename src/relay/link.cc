@@ -247,7 +247,10 @@ bool Link::take(const Head& head, const std::byte* body) {
   const std::lock_guard lock(mutex_);
   if (has_all_) return false;
   if (head.kind == Kind::kHave) {
-    source_.has(head.at, head.index);
+    std::uint64_t context = 0;
+    if (head.bytes != sizeof context) return false;
+    std::memcpy(&context, body, sizeof context);
+    source_.has(head.at, head.index, context);
   } else {
     has_all_ = true;
   }

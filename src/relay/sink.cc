@@ -77,10 +77,10 @@ Entry* Sink::element(Log& log, std::uint64_t index, bool theirs) const {
 }
 
 void Sink::say_what_it_has(Frames& out) const {
-  const auto have = [&](Log& log) {
+  const auto have = [&](Log& log, std::uint64_t context = 0) {
     const std::uint64_t tail = log.tail.load();
     const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(&log) - base_);
-    if (tail != 0) out.add({Kind::kHave, 0, at, tail}, nullptr);
+    if (tail != 0) out.add({Kind::kHave, sizeof context, at, tail}, &context);
   };
   const std::uint32_t ranks = journal::header_of(base_)->ranks;
   for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -92,8 +92,8 @@ void Sink::say_what_it_has(Frames& out) const {
       if (is_mine(to)) have(reinterpret_cast<Log*>(base_ + region.channels)[to]);
     }
     journal::for_each_context(base_, r, [&](const ContextBlock& block) {
-      have(const_cast<Log&>(block.records));
-      have(*reinterpret_cast<Log*>(base_ + block.departures));
+      have(const_cast<Log&>(block.records), block.context);
+      have(*reinterpret_cast<Log*>(base_ + block.departures), block.context);
     });
   }
   out.add({Kind::kHaveAll, 0, 0, 0}, nullptr);

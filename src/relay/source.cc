@@ -68,11 +68,13 @@ Entry& Source::element(Offset log, std::uint64_t index) const {
   return *journal::log_at<Entry>(base_, log_at(log), index);
 }
 
-Source::Cursor Source::cursor(Offset log) {
+Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
   Cursor c;
   c.log = log;
   const auto has = has_.find(log);
-  if (has != has_.end()) c.sent = has->second;
+  if (has == has_.end()) return c;
+  if (has->second.context == context) c.sent = has->second.tail;
+  has_.erase(has);  // the block may be used again later
   return c;
 }
 
@@ -308,8 +310,8 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   c.context = id;
   c.freed = freed;
   c.place = place;
-  c.departures = cursor(block.departures);
-  c.records = cursor(offset_of(&block.records));
+  c.departures = cursor(block.departures, id);
+  c.records = cursor(offset_of(&block.records), id);
   const ContextCopy copy = {id,    at,         block.members, block.departures,
                             freed,            block.size, block.rank};
   std::vector<std::byte> body(sizeof copy + block.size * sizeof(std::uint32_t));

@@ -22,7 +22,10 @@ class Source {
   Source(std::byte* base, std::uint32_t node, std::uint32_t to);
 
   // To be called before the first turn(), for each log of which the other node has elements.
-  void has(journal::Offset log, std::uint64_t tail) { has_[log] = tail; }
+  // `context`: that the log belonged to then, or 0. Its block may have been used again since.
+  void has(journal::Offset log, std::uint64_t tail, std::uint64_t context) {
+    has_[log] = {tail, context};
+  }
   // Adds frames for what the other node lacks. Returns whether there were any. If there is much, a
   // part of it: call it again. O(ranks of this node times those of the other, and contexts).
   bool turn(Frames& out);
@@ -74,7 +77,7 @@ class Source {
   Entry& element(journal::Offset log, std::uint64_t index) const;
   journal::Offset offset_of(const void* p) const;
   journal::Log& log_at(journal::Offset at) const;
-  Cursor cursor(journal::Offset log);
+  Cursor cursor(journal::Offset log, std::uint64_t context = 0);
   void read_tail(Cursor& c) const { c.tail = log_at(c.log).tail.load(); }
   bool is_full() const { return bytes_ >= kTurnBytes; }
 
@@ -102,7 +105,10 @@ class Source {
   std::byte* base_;
   std::uint32_t to_;
   std::vector<Rank> ranks_;  // of this node
-  std::map<journal::Offset, std::uint64_t> has_;
+  struct Has {
+    std::uint64_t tail, context;
+  };
+  std::map<journal::Offset, Has> has_;
   Frames* out_ = nullptr;
   std::uint64_t bytes_ = 0;  // added in this turn
   bool added_ = false;

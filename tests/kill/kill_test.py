@@ -22,6 +22,7 @@ from scenarios import (  # noqa: E402, F401
     file_names,
     fortran,
     going_back,
+    hosts,
     hybrid,
     kept_journals,
     layouts,

@@ -1,0 +1,92 @@
+"""Jobs whose nodes have an agent, a journal and a relay each, joined by connections."""
+
+import os
+import random
+import signal
+
+from harness import Kill, require, scenario
+from processes import descendants, proc_text
+from scenarios.endings import messages
+from scenarios.layouts import ranks_of
+from scenarios.snapshots import EVERY_10_MS, at_random, judge
+
+
+def flags_of(layout, *more):
+    return ["--layout", layout, "--between-nodes", "sockets", *more]
+
+
+def named(job, name):
+    """The processes of the job with this name."""
+    return [pid for pid in descendants(job.process.pid) if proc_text(pid, "comm").strip() == name]
+
+
+def agents(job):
+    """The agents: children of ftrun."""
+    return [pid for pid in descendants(job.process.pid) if proc_text(pid, "cmdline").endswith("ftrun agent") and proc_text(pid, "comm").strip() == "ftrun"]
+
+
+@scenario(layout=["1,1", "2,1,2"], sweeps=True)
+def hosts_relays_die(t, layout):
+    """Relays are killed again and again: another one takes the place of each, and nothing is lost."""
+    n = ranks_of(layout)
+    command = ("layout", layout, "15")
+    expected = t.undisturbed(n, *command, flags=flags_of(layout))
+
+    def interfere(job):
+        for _ in range(12):
+            job.run_for(t.rng.uniform(0.002, 0.06))
+            found = named(job, "ftrun-relay")
+            if found:
+                os.kill(t.rng.choice(found), signal.SIGKILL)
+
+    for _ in range(30 if t.long else 3):
+        result = t.run(n, *command, flags=flags_of(layout), interfere=interfere)
+        judge(result, expected, n)
+
+
+@scenario(layout=["1,1", "2,1,2"], sweeps=True)
+def hosts_relays_and_ranks_die(t, layout):
+    """The same, while ranks die and go on from images."""
+    n = ranks_of(layout)
+    command = ("layout", layout, "15")
+    expected = t.undisturbed(n, *command, flags=flags_of(layout))
+    ranks = at_random(t.rng)
+
+    def interfere(job):
+        alone = random.Random(t.rng.random())
+        killed = job.kill
+
+        def kill(*those):
+            killed(*those)
+            found = named(job, "ftrun-relay")
+            if found and alone.random() < 0.5:
+                os.kill(alone.choice(found), signal.SIGKILL)
+
+        job.kill = kill
+        ranks(job)
+
+    for _ in range(30 if t.long else 2):
+        result = t.run(n, *command, flags=flags_of(layout, *EVERY_10_MS), interfere=interfere)
+        judge(result, expected, n)
+
+
+@scenario(victim=[0, 1])
+def hosts_agent_dies(t, victim):
+    """The loss of an agent ends the job with one line; nothing is left."""
+    command = ("steps", "count=4000", "pause_us=1000")
+
+    def interfere(job):
+        job.until_event("init", 1)
+        found = agents(job)
+        os.kill(found[victim], signal.SIGKILL)
+
+    result = t.run(2, *command, flags=flags_of("1,1"), interfere=interfere)
+    require(result.code == 1, f"exit code {result.code}", result)
+    said = [line for line in messages(result) if "the agent of host" in line]
+    require(len(said) == 1, "it does not say what was lost", result)
+
+
+@scenario()
+def hosts_one_process_each(t):
+    """A kill in every phase of ranks on different hosts."""
+    t.recovers(4, "steps", "count=300", kills=[Kill(0, 100), Kill(3, 120)], flags=flags_of("2,2"), ordered=False)
