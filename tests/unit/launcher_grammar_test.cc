@@ -200,18 +200,21 @@ TEST(Options, OfOtherLaunchers) {
   EXPECT_NE(o.notices[1].find("--map-by core has no effect"), std::string::npos);
 
   for (const auto& [words, says] : std::vector<std::pair<std::vector<const char*>, const char*>>{
-           {{"-H", "a,b", "x"}, "--host a,b: ftrun supports one host only"},
-           {{"-H", "localhost,a:2", "x"}, "one host only"},
-           {{"-hosts", "localhost:", "x"}, "one host only"},
-           {{"-host", "localhost:x", "x"}, "one host only"},
-           {{"--host=localhost:1x", "x"}, "one host only"},
-           {{"-H", ",", "x"}, "one host only"},
-           {{"-H", "localhost:0", "x"}, "one host only"},
-           {{"-n", "8", "-H", "localhost:4", "x"}, "one host only"},
+           {{"-H", "a,", "x"}, "--host a,: is not a list of hosts"},
+           {{"-H", "-oProxyCommand=x", "x"}, "is not a list of hosts"},
+           {{"-H", "a;b", "x"}, "is not a list of hosts"},
+           {{"-hosts", "localhost:", "x"}, "is not a list of hosts"},
+           {{"-host", "localhost:x", "x"}, "is not a list of hosts"},
+           {{"--host=localhost:1x", "x"}, "is not a list of hosts"},
+           {{"-H", ",", "x"}, "is not a list of hosts"},
+           {{"-H", "localhost:0", "x"}, "is not a list of hosts"},
+           {{"-n", "8", "-H", "localhost:4", "x"}, "-n 8 are more ranks than the 4 that --host"},
+           {{"-n", "9", "-H", "a:4,b:4", "x"}, "-n 9 are more ranks than the 8 that --host"},
+           {{"-H", "a", "--hostfile", "b", "x"}, "give only one of them"},
            {{"--hostfile", "no/such/file", "x"}, "cannot be read (No such file"},
-           {{"-f", "/dev/null", "x"}, "--hostfile /dev/null: ftrun supports one host only"},
+           {{"-f", "/dev/null", "x"}, "--hostfile /dev/null: names no host"},
            {{"-f", "/dev/zero", "x"}, "--hostfile /dev/zero: is not a list of hosts"},
-           {{"-n", "8", "-ppn", "4", "x"}, "one host only"},
+           {{"-n", "8", "-ppn", "4", "x"}, "are more ranks than the 4 that"},
            {{"--mca", "a"}, "--mca needs a value"},
            {{"-genv=A", "B", "x"}, "-genv does not take a value after ="},
            {{"--events", "", "-n", "1", "x"}, "--events: its value is empty"},
@@ -271,20 +274,48 @@ TEST(Options, Hosts) {
   EXPECT_EQ(ranks({"-H", own, "-n", "3", "x"}), 3u);
 }
 
+TEST(Options, SeveralHosts) {
+  using Words = std::vector<const char*>;
+  const auto laid_out = [](const Words& words) {
+    RunOptions options = run(words);
+    const auto error = complete(options, 2);
+    if (error) return error->text;
+    std::string text;
+    for (std::size_t i = 0; i < options.hosts.size(); ++i) {
+      text += options.hosts[i] + " " + std::to_string(options.layout[i]) + "; ";
+    }
+    return text;
+  };
+  EXPECT_EQ(laid_out({"-H", "a:2,b:3", "x"}), "a 2; b 3; ");
+  EXPECT_EQ(laid_out({"-H", "a:2,b:3", "-n", "4", "x"}), "a 2; b 2; ");
+  EXPECT_EQ(laid_out({"-H", "a:2,b:3", "-n", "2", "x"}), "a 2; ");
+  EXPECT_EQ(laid_out({"-H", "a,b,a", "x"}), "a 2; b 1; ");
+  EXPECT_EQ(laid_out({"-H", "a,b", "--npernode", "4", "x"}), "a 4; b 4; ");
+  EXPECT_EQ(laid_out({"-H", "me@a:1", "x"}), "me@a 1; ");
+  EXPECT_EQ(laid_out({"-H", "a:2,b:2", "-n", "1", "x", ":", "-n", "3", "y"}), "a 2; b 2; ");
+  EXPECT_NE(laid_out({"-H", "a:2,b:2", "--layout", "2,2", "x"}).find("--layout lays out nodes"),
+            std::string::npos);
+  EXPECT_NE(laid_out({"-H", "a:2,b:2", "-n", "3", "x", ":", "-n", "3", "y"}).find("2 more than"),
+            std::string::npos);
+}
+
 TEST(Options, HostsOfAFile) {
-  EXPECT_EQ(hosts_of_file("localhost\n"), "localhost");
-  EXPECT_EQ(hosts_of_file("# ours\n\n  localhost slots=2 max_slots=4 # here\nhere:3\n"),
-            "localhost:2,here:3");
-  EXPECT_EQ(slots_of(hosts_of_file("localhost slots"), "a"), std::nullopt);
-  EXPECT_EQ(slots_of(hosts_of_file("localhost slots=2\nlocalhost slots=2"), "a"), 4u);
-  EXPECT_EQ(slots_of(hosts_of_file("localhost:1 slots=2"), "a"), std::nullopt);
+  using List = std::vector<HostSlots>;
+  EXPECT_EQ(hosts_of_file("localhost\n").value(), (List{{"localhost", {}}}));
+  EXPECT_EQ(hosts_of_file("# ours\n\n  a slots=2 max_slots=4 # here\nme@b.c:3\n").value(),
+            (List{{"a", 2}, {"me@b.c", 3}}));
+  for (const char* wrong : {"a slots", "a:1 slots=2", "a slots=0", "-a", "a b"}) {
+    const auto list = hosts_of_file(std::string("ok\n") + wrong);
+    ASSERT_FALSE(list.ok()) << wrong;
+    EXPECT_EQ(list.error().text.find(", line 2: \""), 0u) << list.error().text;
+  }
   const std::string path = testing::TempDir() + "hosts." + std::to_string(getpid());
   std::ofstream(path) << "127.0.0.1 slots=3\n";
   for (const char* option : {"--hostfile", "-machinefile", "-f"}) {
     EXPECT_EQ(run({option, path.c_str(), "x"}).programs[0].ranks, 3u);
   }
   EXPECT_EQ(run({"-f", path.c_str(), "-n", "2", "x"}).programs[0].ranks, 2u);
-  EXPECT_NE(error_of({"-f", path.c_str(), "-n", "4", "x"}).find("one host only"),
+  EXPECT_NE(error_of({"-f", path.c_str(), "-n", "4", "x"}).find("are more ranks than"),
             std::string::npos);
   unlink(path.c_str());
 }
@@ -345,7 +376,7 @@ TEST(Options, OfOtherLaunchersInOneLine) {
   EXPECT_EQ(run({"-pernode", "x"}).programs[0].ranks, 1u);
   for (const auto& [words, says] : std::vector<std::pair<Words, const char*>>{
            {{"-o", "out", "x"}, "-o out: not an option of ftrun; write > FILE"},
-           {{"--nodes", "2", "x"}, "ftrun supports one host only so far"},
+           {{"--nodes", "2", "x"}, "name the hosts with --host"},
            {{"--multi-prog", "x"}, "PROGRAM : -n 3 OTHER"},
            {{"-N", "1", "-n", "4", "x"}, "srun's -N, is --nodes"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);

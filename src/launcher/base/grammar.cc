@@ -164,46 +164,71 @@ std::string time_text(std::uint64_t wall_ns) {
   return text;
 }
 
-std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view own_name) {
-  const std::string_view short_name = own_name.substr(0, own_name.find('.'));
-  std::uint64_t slots = 0;
-  const bool any_number = hosts.find_first_of(":,") == std::string_view::npos;
-  for (bool more = true; more;) {
-    const std::size_t comma = hosts.find(',');
-    const std::string_view host = hosts.substr(0, comma);
-    more = comma != std::string_view::npos;
-    if (more) hosts.remove_prefix(comma + 1);
-    const std::size_t colon = std::min(host.find(':'), host.size());
-    const std::string_view name = host.substr(0, colon);
-    if (name.empty() ||
-        (name != "localhost" && name != "127.0.0.1" && name != own_name && name != short_name)) {
-      return {};
-    }
-    std::optional<std::uint32_t> its_slots = 1;
-    if (colon < host.size()) its_slots = number<std::uint32_t>(host.substr(colon + 1));
-    if (its_slots.value_or(0) == 0) return {};
-    slots += *its_slots;
-  }
-  return any_number ? 0 : slots;
+bool is_this_host(std::string_view name, std::string_view own_name) {
+  return name == "localhost" || name == "127.0.0.1" || name == own_name ||
+         name == own_name.substr(0, own_name.find('.'));
 }
 
-std::string hosts_of_file(std::string_view text) {
-  std::string hosts;
+namespace {
+
+// Returns HOST or HOST:N; nothing: it is neither.
+std::optional<HostSlots> host_of(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  HostSlots host{std::string(text.substr(0, colon)), {}};
+  // What a shell or ssh would take for something else is no name.
+  const bool good = !host.name.empty() && host.name.front() != '-' &&
+                    std::all_of(host.name.begin(), host.name.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == '@';
+                    });
+  if (!good) return {};
+  if (colon == text.size()) return host;
+  host.slots = number<std::uint32_t>(text.substr(colon + 1));
+  return host.slots.value_or(0) == 0 ? std::nullopt : std::optional(host);
+}
+
+}  // namespace
+
+std::optional<std::vector<HostSlots>> hosts_of_list(std::string_view text) {
+  std::vector<HostSlots> hosts;
+  for (bool more = true; more;) {
+    const std::size_t comma = text.find(',');
+    auto host = host_of(text.substr(0, comma));
+    if (!host) return {};
+    hosts.push_back(std::move(*host));
+    more = comma != std::string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return hosts;
+}
+
+Result<std::vector<HostSlots>> hosts_of_file(std::string_view text) {
+  std::vector<HostSlots> hosts;
   std::istringstream lines{std::string(text)};
+  std::size_t number_of_line = 0;
   for (std::string line; std::getline(lines, line);) {
+    ++number_of_line;
     std::istringstream words(line.substr(0, line.find('#')));
-    std::string host;
-    if (!(words >> host)) continue;
-    for (std::string word; words >> word;) {
+    std::string word;
+    if (!(words >> word)) continue;
+    auto host = host_of(word);
+    bool good = host.has_value();
+    while (good && words >> word) {
       constexpr std::string_view kSlots = "slots=";
       if (word.starts_with(kSlots)) {
-        host += ":" + word.substr(kSlots.size());
-      } else if (word.find('=') == std::string::npos) {
-        host += " " + word;  // makes the name invalid
+        const auto slots = number<std::uint32_t>(std::string_view(word).substr(kSlots.size()));
+        good = slots.value_or(0) > 0 && !host->slots;
+        host->slots = slots;
+      } else {
+        good = word.find('=') != std::string::npos;
       }
     }
-    hosts += (hosts.empty() ? "" : ",") + host;
+    if (!good) {
+      return Error{", line " + std::to_string(number_of_line) + ": \"" + one_line(line) +
+                   "\" is not a host; write HOST, HOST:RANKS or HOST slots=RANKS"};
+    }
+    hosts.push_back(std::move(*host));
   }
+  if (hosts.empty()) return Error{": names no host; write a line of HOST slots=RANKS for each"};
   return hosts;
 }
 

@@ -41,6 +41,13 @@ Result<std::uint64_t> parse_number(const std::string& option, const std::string&
                                    const std::string& what, std::uint64_t least,
                                    std::uint64_t most);
 
+// A host, and how many ranks it is to run; nothing: the list does not say.
+struct HostSlots {
+  std::string name;  // may have "user@" in front
+  std::optional<std::uint32_t> slots;
+  bool operator==(const HostSlots&) const = default;
+};
+
 // Bytes. Errors say what a size is; 0 is an error. Exit code kExitUsage.
 Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.
@@ -50,11 +57,12 @@ std::string hex_text(std::uint64_t value);
 // "2026-11-24 03:15:00", in local time. `wall_ns`: since 1970.
 std::string time_text(std::uint64_t wall_ns);
 
-// Returns how many ranks "localhost:4" or "localhost,localhost" allow; 0: any number, as for
-// "localhost". Nothing: it is no list of hosts, or has a host other than the one called `own_name`.
-std::optional<std::uint64_t> slots_of(std::string_view hosts, std::string_view own_name);
-// Converts the text of a host file to a list for slots_of(): lines of HOST, HOST:N or HOST slots=N.
-// Other settings of Open MPI and MPICH (NAME=VALUE) are ignored: they do not matter on one host.
-std::string hosts_of_file(std::string_view text);
+// Returns the hosts of "a:4,user@b:2,localhost". Nothing: it is no list of hosts.
+std::optional<std::vector<HostSlots>> hosts_of_list(std::string_view text);
+// Returns the hosts of a file with lines of HOST, HOST:N or HOST slots=N, as Open MPI and MPICH read
+// it. Other settings (NAME=VALUE) are ignored. Errors say in which line.
+Result<std::vector<HostSlots>> hosts_of_file(std::string_view text);
+// Whether a name in such a list is the machine called `own_name`.
+bool is_this_host(std::string_view name, std::string_view own_name);
 
 }  // namespace rejoin::launcher

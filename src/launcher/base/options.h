@@ -26,6 +26,7 @@ struct ProgramOptions {
       {};  // -x; no value: inherited
   std::string working_directory = {};
   std::optional<std::uint32_t> processors_each = {};  // number of processors of each rank
+  std::vector<HostSlots> hosts = {};                  // empty: this machine
 };
 
 // How the output of ranks is shown.

@@ -113,7 +113,7 @@ class AgentProcess {
     std::vector<const char*> arguments;
     for (const std::string& argument : plan.arguments()) arguments.push_back(argument.c_str());
     auto command =
-        parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+        parse_command_line(static_cast<int>(arguments.size()), arguments.data(), HostOptions::kKnown);
     if (!command.ok()) return command.error();
     auto* options = std::get_if<RunOptions>(&command.value());
     const auto programs = static_cast<std::size_t>(plan.ranks_size());

@@ -1,15 +1,25 @@
-// --host and --hostfile: so far there is one host, this one.
+// The number of ranks of a program, and the hosts that they run on: -n, --npernode, --host and
+// --hostfile.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
+#include "launcher/cli/raw_options.h"
 
 namespace rejoin::launcher {
 
-// Returns the number of ranks that the list or file allows; empty: no limit, or no list or file was
-// given. Errors: another host is named, or the file cannot be read.
-Result<std::string> ranks_of_list(const std::string& hosts);
-Result<std::string> ranks_of_file(const std::string& path);
+// A number of ranks. `option`: that gives it, for the error.
+Result<std::uint64_t> parse_ranks(const std::string& option, const std::string& text);
+
+// Sets the program's number of ranks, if an option gives it, and its hosts, if one of them is not
+// this machine. Errors: a list or file of hosts is wrong, or has too few slots.
+std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program);
+
+// Fills the hosts of the programs in their order, as far as their slots go: sets the layout and the
+// hosts of the job. Does nothing if all ranks run on this machine.
+std::optional<Error> fill_hosts(RunOptions& options);
 
 }  // namespace rejoin::launcher

@@ -150,10 +150,6 @@ std::vector<Words> split_programs(int argc, const char* const* argv) {
   return programs;
 }
 
-Result<std::uint64_t> parse_ranks(const std::string& option, const std::string& text) {
-  return parse_number(option, text, "number of ranks", 1, journal::kMaxRanks);
-}
-
 // Returns nanoseconds. `range`: the end of the error, which says what the option takes.
 Result<std::uint64_t> parse_seconds(const std::string& option, const std::string& text,
                                     double least_s, double most_s, const std::string& range) {
@@ -262,7 +258,7 @@ void read_c(RawProgram& raw, std::vector<std::string>& notices) {
   }
 }
 
-Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
+Result<ProgramOptions> finish_program(RawProgram& raw, Words command, HostOptions hosts,
                                       std::vector<std::string>& notices) {
   ProgramOptions program;
   program.command = std::move(command);
@@ -270,8 +266,7 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
   if (!raw.nodes.empty() && raw.nodes != "1" && raw.nodes != "1-1" && raw.nodes != "1:1") {
     return usage(
         "--nodes " + raw.nodes +
-        ": ftrun supports one host only so far; leave this option out, and give the number of "
-        "ranks with -n");
+        ": name the hosts with --host or --hostfile, and the number of ranks with -n");
   }
   if (!raw.mapping.empty()) {
     if (const auto error = read_mapping(raw, notices)) return *error;
@@ -282,26 +277,8 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command,
     if (!each.ok()) return each.error();
     program.processors_each = static_cast<std::uint32_t>(each.value());
   }
-  const auto in_file = ranks_of_file(raw.host_file);
-  if (!in_file.ok()) return in_file.error();
-  const auto in_list = ranks_of_list(raw.hosts);
-  if (!in_list.ok()) return in_list.error();
-  const std::pair<std::string, std::string> numbers[] = {
-      {"--hostfile " + raw.host_file + ":", in_file.value()},
-      {"--host " + raw.hosts + ":", in_list.value()},
-      {raw.on_each_host_option, raw.on_each_host},
-      {raw.ranks_option, raw.ranks}};
-  for (const auto& [option, text] : numbers) {
-    if (text.empty()) continue;
-    const auto ranks = parse_ranks(option, text);
-    if (!ranks.ok()) return ranks.error();
-    if (program.ranks && ranks.value() > *program.ranks) {
-      return usage(
-          option + " " + text + " with " + std::to_string(*program.ranks) +
-          " on each host: ftrun supports one host only so far (the number of hosts, srun's "
-          "-N, is --nodes)");
-    }
-    program.ranks = static_cast<std::uint32_t>(ranks.value());
+  if (hosts == HostOptions::kRead) {
+    if (const auto error = read_hosts(raw, program)) return *error;
   }
   for (const std::string& text : raw.exports) {
     const std::size_t equals = text.find('=');
@@ -400,6 +377,7 @@ std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
   const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages", "sockets"});
   if (!between.ok()) return between.error();
   o.between_nodes = static_cast<BetweenNodes>(between.value());
+  if (!raw.remote_shell.empty()) o.remote_shell = raw.remote_shell;
   return read_layout(raw.layout, o.layout);
 }
 
@@ -487,7 +465,7 @@ void parse_options(CLI::App& app, Words options) {
 }
 
 // Parses a program after a ":". `job`: the options of the first program.
-Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
+Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words, HostOptions hosts,
                                      std::vector<std::string>& notices) {
   CLI::App app;
   RawProgram raw;
@@ -507,7 +485,7 @@ Result<ProgramOptions> parse_program(const CLI::App& job, const Words& words,
     return from_cli(error);
   }
   if (parts.value().command.empty()) return usage("there is no program after :");
-  return finish_program(raw, std::move(parts.value().command), notices);
+  return finish_program(raw, std::move(parts.value().command), hosts, notices);
 }
 
 // If there are several programs, each must have its number of ranks.
@@ -525,7 +503,7 @@ std::optional<Error> check_ranks(const std::vector<ProgramOptions>& programs) {
                std::to_string(journal::kMaxRanks));
 }
 
-Result<Command> parse_run(int argc, const char* const* argv) {
+Result<Command> parse_run(int argc, const char* const* argv, HostOptions hosts) {
   CLI::App app;
   Raw raw;
   bool version = false;
@@ -550,16 +528,19 @@ Result<Command> parse_run(int argc, const char* const* argv) {
   if (words.value().command.empty()) {
     return usage("there is no program to run; write ftrun -n 4 PROGRAM ARGUMENTS");
   }
-  auto first = finish_program(raw.first, std::move(words.value().command), words.value().notices);
+  auto first =
+      finish_program(raw.first, std::move(words.value().command), hosts, words.value().notices);
   if (!first.ok()) return first.error();
   raw.options.programs.push_back(std::move(first.value()));
   raw.options.notices = std::move(words.value().notices);
   for (std::size_t i = 1; i < programs.size(); ++i) {
-    auto program = parse_program(app, programs[i], raw.options.notices);
+    auto program = parse_program(app, programs[i], hosts, raw.options.notices);
     if (!program.ok()) return program.error();
     raw.options.programs.push_back(std::move(program.value()));
   }
-  if (const auto error = check_ranks(raw.options.programs)) return *error;
+  if (hosts == HostOptions::kRead) {
+    if (const auto error = check_ranks(raw.options.programs)) return *error;
+  }
   return finish(raw);
 }
 
@@ -661,7 +642,8 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
     return usage("--layout gives the nodes " + std::to_string(laid_out) +
                  " ranks together, and the job has " + std::to_string(options.ranks()));
   }
-  if (options.layout.size() == 1) options.layout.clear();
+  if (const auto error = fill_hosts(options)) return error;
+  if (options.layout.size() == 1 && options.hosts.empty()) options.layout.clear();
   if (options.between_nodes != BetweenNodes::kMemory && options.layout.empty()) {
     return usage("--between-nodes needs several nodes, for example --layout 2,2");
   }
@@ -675,10 +657,10 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
   return {};
 }
 
-Result<Command> parse_command_line(int argc, const char* const* argv) {
+Result<Command> parse_command_line(int argc, const char* const* argv, HostOptions hosts) {
   if (argc > 1 && std::string_view(argv[1]) == "inspect") return parse_inspect(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "check") return parse_check(argc, argv);
-  return parse_run(argc, argv);
+  return parse_run(argc, argv, hosts);
 }
 
 }  // namespace rejoin::launcher

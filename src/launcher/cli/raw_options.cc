@@ -81,6 +81,10 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "only messages; or sockets: connections, as different\n"
                  "machines do, to try that")
       ->type_name("WHAT");
+  app.add_option("--remote-shell", raw.remote_shell,
+                 "command that runs a command on the host that follows it\n"
+                 "(default: ssh -o BatchMode=yes)")
+      ->type_name("COMMAND");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
                "MASTER_PORT for ranks, as torch.distributed reads them");
@@ -209,15 +213,15 @@ void describe_program(CLI::App& app, RawProgram& raw) {
                  "number of ranks (default: SLURM_NTASKS, else the\n"
                  "processors)")
       ->type_name("N");
-  app.add_option("--npernode", raw.on_each_host, "number of ranks on each host; there is one host")
+  app.add_option("--npernode", raw.on_each_host, "number of ranks on each host")
       ->type_name("N");
   app.add_option("-H,--host", raw.hosts,
-                 "host, and its number of ranks: localhost:4. No other\n"
-                 "host is supported so far")
-      ->type_name("HOST[:N]");
+                 "hosts, and their numbers of ranks: localhost:4, or\n"
+                 "a:4,b:4 (docs/hosts.md)")
+      ->type_name("HOST[:N],...");
   app.add_option("--hostfile", raw.host_file,
-                 "as --host, from a file with a host in each line, for\n"
-                 "example localhost slots=4")
+                 "as --host, from a file with a host in each line: a:4, or\n"
+                 "a slots=4")
       ->type_name("FILE");
   app.add_option("-x", raw.exports,
                  "set an environment variable of the ranks; can be given\n"

@@ -41,6 +41,7 @@ struct Raw {
   std::string libc_recording = "on";
   std::string layout;
   std::string between_nodes = "memory";
+  std::string remote_shell;
   std::string binding = "auto";
   std::string output_directory;
   std::string standard_input;

@@ -185,6 +185,11 @@ std::string Agents::how_it_ended(Agent& agent, const std::string& why) {
     return "could not be started, because " + own_path() +
            " is not there: install the same Rejoin in the same directory on every host";
   }
+  constexpr int kNoConnection = 255;  // ssh's
+  if (code == kNoConnection && !agent.name.empty() && !all_ready_) {
+    return "could not be started; this command has to work without a question: " + remote_shell_ +
+           " " + agent.name + " true";
+  }
   return "has ended with exit code " + std::to_string(code);
 }
 
