@@ -50,6 +50,11 @@ class Checkpointer {
   Status checkpoint(Comm<H>& world, const Call& call, const Models& m) {
     const std::uint32_t index = enter(world, call);
     const std::uint64_t v = execution_.version() + 1;
+    if (header_->has_relay != 0 && peers_.goes_back_to() == journal::Return::kVersions) {
+      host_.stop(
+          "ranks on several hosts go on from snapshots, not from checkpoints of the program: leave "
+          "--snapshots off out");
+    }
     Status s = may_checkpoint(v);
     if (s == Status::kOk) {
       const std::uint64_t prepared = control_->prepared.load(std::memory_order_relaxed);

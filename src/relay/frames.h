@@ -33,6 +33,7 @@ enum class Kind : std::uint32_t {
   kFreed,      // at: the block of a context; index: the ordinal
   kImage,      // at: the rank; index: which slot; body: journal::Image, then its cursors
   kKept,       // at: the rank; index: the image that its agent would wake
+  kPrepared,   // at: the rank; index: the checkpoint; body: u64, RankControl::written_versions
   kPosition,   // at: the rank; body: PositionCopy
   kCount,
 };

@@ -137,6 +137,8 @@ bool Sink::apply(const Head& head, const std::byte* body) {
       return image(head, body);
     case Kind::kKept:
       return kept(head);
+    case Kind::kPrepared:
+      return prepared(head, body);
     case Kind::kPosition:
       return position(head, body);
     default:
@@ -344,6 +346,14 @@ bool Sink::image(const Head& head, const std::byte* body) {
   std::memcpy(base_ + marks.cursors.at, body + sizeof from, bytes);
   copy_around(&image, &from, sizeof image, kNumber, kNumber + sizeof marks.number);
   put(image.marks.number, marks.number.load(std::memory_order_relaxed));
+  return true;
+}
+
+bool Sink::prepared(const Head& head, const std::byte* body) {
+  if (!is_theirs(head.at) || head.bytes != sizeof(std::uint64_t)) return false;
+  journal::RankControl& c = *journal::control_of(base_, static_cast<std::uint32_t>(head.at));
+  put(c.written_versions, read<std::uint64_t>(body));
+  put(c.prepared, head.index);
   return true;
 }
 

@@ -44,6 +44,7 @@ class Sink {
   bool context(const Head& head, const std::byte* body);
   bool past(const Head& head, const std::byte* body);
   bool image(const Head& head, const std::byte* body);
+  bool prepared(const Head& head, const std::byte* body);
   bool kept(const Head& head);
   bool position(const Head& head, const std::byte* body);
   journal::ContextEntry* entry(std::uint64_t rank, std::uint64_t place) const;

@@ -121,6 +121,7 @@ bool Source::turn(Frames& out) {
     if (has_sent_all(r) || !holds(Rule::kRecordsLast)) {
       for (Context& c : r.contexts) elements<journal::Record>(c.records, Kind::kRecords);
     }
+    prepared(r);
     if (kept != r.kept) image(r);
     if (is_full()) break;
   }
@@ -319,6 +320,15 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   std::memcpy(body.data() + sizeof copy, base_ + block.members, body.size() - sizeof copy);
   add({Kind::kContext, static_cast<std::uint32_t>(body.size()), r.rank, place}, body.data());
   r.contexts.push_back(std::move(c));
+}
+
+void Source::prepared(Rank& r) {
+  const RankControl* control = journal::control_of(base_, r.rank);
+  const std::uint64_t now = control->prepared.load();
+  if (now == r.prepared) return;
+  r.prepared = now;
+  const std::uint64_t written = control->written_versions.load();
+  add({Kind::kPrepared, sizeof written, r.rank, now}, &written);
 }
 
 void Source::image(Rank& r) {

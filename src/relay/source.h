@@ -66,6 +66,7 @@ class Source {
     std::vector<std::vector<bool>> tables = {};  // of contexts: which entries were sent
     std::uint64_t changes = kNone;
     std::uint64_t kept = 0;
+    std::uint64_t prepared = 0;
     Cursor calls, modules;
     std::vector<Channel> channels;
     std::vector<Context> contexts;
@@ -96,6 +97,7 @@ class Source {
   bool has_sent_all(const Rank& r) const;
   void matches(Rank& r, Channel& c);
   void consumed(Rank& r, Channel& c);
+  void prepared(Rank& r);
   void image(Rank& r);
   bool holds(journal::Rule rule) const { return broken_ != rule; }
 

@@ -239,7 +239,9 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   header->nodes_apart = options.between_nodes != BetweenNodes::kMemory;
   header->has_relay = options.has_agents();
   header->snapshots = options.snapshots.on();
-  if (options.snapshots.on()) journal::put(header->goes_back_to, journal::Return::kUndecided);
+  // Agents of several nodes would have to decide together.
+  const auto decision = options.has_agents() ? journal::Return::kImages : journal::Return::kUndecided;
+  if (options.snapshots.on()) journal::put(header->goes_back_to, decision);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
   // Agents of several nodes may share this machine. A relay needs a processor, too.
   const std::size_t here = options.hosts.empty() ? ranks : local.size();

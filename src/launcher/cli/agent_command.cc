@@ -21,6 +21,7 @@
 #include "launcher/cli/host_planning.h"
 #include "launcher/cli/options.h"
 #include "launcher/hosts/message_stream.h"
+#include "launcher/output/rank_files.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -95,6 +96,12 @@ class AgentProcess {
     made.value().first_incarnation = plan.incarnation();
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
     if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size()))) return error;
+    const OutputOptions& output = made.value().options.output;
+    if (!output.directory.empty()) {
+      if (const auto error = RankFiles::prepare(output.directory, made.value().ranks, false)) {
+        return error;
+      }
+    }
     settings.lifeline = lifeline_.path();
     auto guardian = std::make_unique<Guardian>(made.value().socket, lifeline_);
     auto listener = listen_at(made.value().socket);

@@ -85,6 +85,19 @@ std::optional<Error> check_options(const RunOptions& options) {
       return Error{"--wdir " + directory + ": there is no such directory"};
     }
   }
+  if (options.has_agents()) {
+    const std::pair<bool, const char*> of_one_host[] = {
+        {!options.checkpoint_directory.empty(), "--checkpoint-dir"},
+        {options.keep, "--keep"},
+        {options.begin_again, "--begin-again"},
+        {options.torch, "--torch"}};
+    for (const auto& [given, name] : of_one_host) {
+      if (!given) continue;
+      return Error{std::string(name) + " is for jobs on one host so far; leave it out, or run the "
+                                       "job on one host",
+                   kExitUsage};
+    }
+  }
   return check_kept_directory(options);
 }
 
