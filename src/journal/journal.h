@@ -125,7 +125,11 @@ class Journal {
   ContextBlock* make_block(std::uint64_t context, const std::uint32_t* members, std::uint32_t size,
                            bool permanent, bool spans) {
     const FoundContext found = find_context(host_.base(), host_.rank(), context);
-    if (found.entry != nullptr) return found.block;
+    if (found.entry != nullptr) {
+      // The former incarnation may have died before it did so.
+      if (!breaks(host_, Rule::kContextShownAgain)) note_change();
+      return found.block;
+    }
     ContextEntry* entry = free_entry(context);
     ContextBlock* block = entry == nullptr ? nullptr : free_block(size, spans);
     if (block == nullptr) return nullptr;

@@ -428,9 +428,9 @@ inline constexpr Offset kReclaimed = 1;
 // come again, with other members.
 inline constexpr std::uint64_t kForgottenContext = ~std::uint64_t{0};
 struct ContextTables {
-  OwnerWord<std::uint32_t> tables;  // of them in use
-  std::uint64_t entries;            // in the newest; the owner's
-  Offset at[kContextTables];        // ContextEntry[kFirstTableEntries << k]
+  OwnerWord<std::uint32_t> tables;   // of them in use
+  std::uint64_t entries;             // in the newest; the owner's
+  Offset at[kContextTables];         // ContextEntry[kFirstTableEntries << k]
   OwnerWord<std::uint64_t> changes;  // of entries, and of `freed` in a block; counted behind them
 };
 

@@ -104,8 +104,10 @@ enum class Rule : std::uint8_t {
   kFencePublished,       // a publisher's such fence before it looks which ranks sleep
   kSettle,               // where publishers have none, a sleeper looks once more
   kPastCheckpoint,       // a rank that repeats a completed checkpoint does not look blocked
-  kPayloadBeforeItem,           // relays: what a departure names is sent before it
-  kRecordsLast,                 // relays: a record is shown behind what its owner has sent before
+  kPayloadBeforeItem,    // relays: what a departure names is sent before it
+  kRecordsLast,          // and a record behind what its owner had sent before
+  kContextShownAgain,    // a context whose maker died is shown to the relay by its next incarnation
+  kLogsOfTheirContext,   // relays: a log that has another context by now begins anew
   kCount,
 };
 

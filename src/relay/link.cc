@@ -55,7 +55,8 @@ class Output : public Frames {
   void append(const void* data, std::size_t bytes) {
     if (bytes == 0) return;
     const auto* begin = static_cast<const std::byte*>(data);
-    if (pieces_.empty() || !pieces_.back().copied) pieces_.push_back({true, bytes_.size(), nullptr, 0});
+    if (pieces_.empty() || !pieces_.back().copied)
+      pieces_.push_back({true, bytes_.size(), nullptr, 0});
     bytes_.insert(bytes_.end(), begin, begin + bytes);
     pieces_.back().bytes += bytes;
   }
@@ -67,9 +68,9 @@ namespace {
 
 // Looks between two sleeps. A relay shares its processor with ranks.
 constexpr unsigned kLooks = 20;
-constexpr long kSettleNs = 1'000'000;      // as ShmHost::kSettleNs
-constexpr long kPositionsNs = 2'000'000;   // after so long without anything new, positions are sent
-constexpr long kSleepNs = 200'000'000;     // a lost wake-up costs this
+constexpr long kSettleNs = 1'000'000;     // as ShmHost::kSettleNs
+constexpr long kPositionsNs = 2'000'000;  // after so long without anything new, positions are sent
+constexpr long kSleepNs = 200'000'000;    // a lost wake-up costs this
 constexpr std::size_t kReadBytes = 256 * 1024;
 
 void wait_for(const journal::AnyWord<std::uint32_t>& bell, long ns) {

@@ -1,5 +1,6 @@
-// A connection between the relays of two nodes: a thread for each direction carries out the steps of
-// Source and Sink. Neither ever waits for the other, so a relay that cannot send goes on receiving.
+// A connection between the relays of two nodes: a thread for each direction carries out the steps
+// of Source and Sink. Neither ever waits for the other, so a relay that cannot send goes on
+// receiving.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +46,7 @@ class Link {
   std::vector<std::uint32_t> mine_, theirs_;  // ranks
   Sink sink_;
   Source source_;
-  std::mutex mutex_;  // of what both threads use
+  std::mutex mutex_;      // of what both threads use
   bool has_all_ = false;  // the other side has said how far its copies reach
   bool cut_ = false;
   std::thread sender_;

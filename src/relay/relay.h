@@ -1,6 +1,6 @@
 // The relay of a node: a process that copies what ranks of this node have published to the segments
-// of the other nodes, and what those have published to this one. It keeps nothing: another relay may
-// take its place at any time.
+// of the other nodes, and what those have published to this one. It keeps nothing: another relay
+// may take its place at any time.
 #pragma once
 
 #include <cstddef>

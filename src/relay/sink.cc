@@ -32,7 +32,8 @@ T read(const std::byte* body) {
 }
 
 // Copies all of a shared struct but its words in [begin, end), which are published separately.
-void copy_around(void* to, const void* from, std::size_t bytes, std::size_t begin, std::size_t end) {
+void copy_around(void* to, const void* from, std::size_t bytes, std::size_t begin,
+                 std::size_t end) {
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
   std::memcpy(out, in, begin);

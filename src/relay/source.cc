@@ -73,7 +73,8 @@ Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
   c.log = log;
   const auto has = has_.find(log);
   if (has == has_.end()) return c;
-  if (has->second.context == context) c.sent = has->second.tail;
+  if (has->second.context == context || !holds(Rule::kLogsOfTheirContext))
+    c.sent = has->second.tail;
   has_.erase(has);  // the block may be used again later
   return c;
 }
@@ -84,14 +85,17 @@ void Source::add(const Head& head, const void* body) {
   added_ = true;
 }
 
-// The tails are read first and shown last: what a reader concludes from a record, that its owner has
-// posted all messages and given all parts of the operation, is so in the copies, too. Calls are read
-// behind what names them and shown before it.
+// The tails are read first and shown last: what a reader concludes from a record, that its owner
+// has posted all messages and given all parts of the operation, is so in the copies, too. Calls are
+// read behind what names them and shown before it.
 bool Source::turn(Frames& out) {
   out_ = &out;
   bytes_ = 0;
   added_ = false;
-  for (Rank& r : ranks_) {
+  const std::size_t ranks = ranks_.size(), first = first_;
+  for (std::size_t i = 0; i < ranks && !is_full(); ++i) {
+    Rank& r = ranks_[(first + i) % ranks];
+    first_ = (first + i + 1) % ranks;
     const journal::RegionHead* region = journal::region_of(base_, r.rank);
     if (r.calls.log == 0) {
       r.calls = cursor(offset_of(&region->calls));
@@ -123,7 +127,6 @@ bool Source::turn(Frames& out) {
     }
     prepared(r);
     if (kept != r.kept) image(r);
-    if (is_full()) break;
   }
   return added_;
 }
@@ -245,8 +248,8 @@ void Source::departures(Context& c) {
   }
 }
 
-// Whether what the rank had posted and given when its tails were read was sent. In a full turn there
-// may be more.
+// Whether what the rank had posted and given when its tails were read was sent. In a full turn
+// there may be more.
 bool Source::has_sent_all(const Rank& r) const {
   const auto all = [](const Cursor& c) { return c.sent >= c.tail; };
   return std::all_of(r.channels.begin(), r.channels.end(), [&](auto& c) { return all(c.log); }) &&
@@ -257,9 +260,8 @@ bool Source::has_sent_all(const Rank& r) const {
 bool Source::spans(const ContextBlock& block) const {
   if (block.departures == 0) return false;
   const auto* world = reinterpret_cast<const std::uint32_t*>(base_ + block.members);
-  return std::any_of(world, world + block.size, [&](std::uint32_t r) {
-    return journal::control_of(base_, r)->node == to_;
-  });
+  return std::any_of(world, world + block.size,
+                     [&](std::uint32_t r) { return journal::control_of(base_, r)->node == to_; });
 }
 
 void Source::look_at_contexts(Rank& r) {
@@ -281,7 +283,8 @@ void Source::look_at_contexts(Rank& r) {
     return true;
   });
   for (Context& c : r.contexts) {
-    const std::uint64_t freed = reinterpret_cast<const ContextBlock*>(base_ + c.block)->freed.load();
+    const std::uint64_t freed =
+        reinterpret_cast<const ContextBlock*>(base_ + c.block)->freed.load();
     if (freed != c.freed) add({Kind::kFreed, 0, c.block, freed}, nullptr);
     c.freed = freed;
   }
@@ -313,8 +316,7 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   c.place = place;
   c.departures = cursor(block.departures, id);
   c.records = cursor(offset_of(&block.records), id);
-  const ContextCopy copy = {id,    at,         block.members, block.departures,
-                            freed,            block.size, block.rank};
+  const ContextCopy copy = {id, at, block.members, block.departures, freed, block.size, block.rank};
   std::vector<std::byte> body(sizeof copy + block.size * sizeof(std::uint32_t));
   std::memcpy(body.data(), &copy, sizeof copy);
   std::memcpy(body.data() + sizeof copy, base_ + block.members, body.size() - sizeof copy);
@@ -345,7 +347,7 @@ void Source::image(Rank& r) {
   std::vector<std::byte> body(sizeof *image + bytes);
   std::memcpy(body.data(), static_cast<const void*>(image), sizeof *image);
   std::memcpy(body.data() + sizeof *image, base_ + marks.cursors.at, bytes);
-  journal::order_stores();  // and loads
+  journal::order_stores();                         // and loads
   if (control->kept_image.load() != kept) return;  // its slot may be another image's by now
   const auto slot = static_cast<std::uint64_t>(image - journal::region_of(base_, r.rank)->image);
   add({Kind::kImage, static_cast<std::uint32_t>(body.size()), r.rank, slot}, body.data());

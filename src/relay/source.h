@@ -32,8 +32,9 @@ class Source {
   // The same for positions, which are needed only when ranks wait for long.
   bool positions(Frames& out);
 
-  // For the simulator, which breaks the rules.
+  // For the simulator, which breaks the rules, and makes short turns.
   void break_rule(journal::Rule rule) { broken_ = rule; }
+  void set_turn(std::uint64_t bytes) { turn_bytes_ = bytes; }
 
  private:
   struct Cursor {
@@ -47,7 +48,7 @@ class Source {
     Cursor log;
     // The newest message that was sent, of which bytes are missing; kNone: there is none.
     std::uint64_t open = kNone;
-    std::uint64_t written = 0;  // bytes of it that were sent
+    std::uint64_t written = 0;   // bytes of it that were sent
     std::uint64_t consumed = 0;  // of the other direction: what was sent
     // Of the other direction: synchronous messages without a match, and how many were looked at.
     std::vector<std::uint64_t> unmatched = {};
@@ -80,7 +81,7 @@ class Source {
   journal::Log& log_at(journal::Offset at) const;
   Cursor cursor(journal::Offset log, std::uint64_t context = 0);
   void read_tail(Cursor& c) const { c.tail = log_at(c.log).tail.load(); }
-  bool is_full() const { return bytes_ >= kTurnBytes; }
+  bool is_full() const { return bytes_ >= turn_bytes_; }
 
   void add(const Head& head, const void* body);
   void shape(Cursor& c);
@@ -101,18 +102,17 @@ class Source {
   void image(Rank& r);
   bool holds(journal::Rule rule) const { return broken_ != rule; }
 
-  // What one turn adds at most, roughly.
-  static constexpr std::uint64_t kTurnBytes = 1 << 20;
-
   std::byte* base_;
   std::uint32_t to_;
   std::vector<Rank> ranks_;  // of this node
+  std::size_t first_ = 0;    // of them, in the next turn
   struct Has {
     std::uint64_t tail, context;
   };
   std::map<journal::Offset, Has> has_;
   Frames* out_ = nullptr;
-  std::uint64_t bytes_ = 0;  // added in this turn
+  std::uint64_t bytes_ = 0;             // added in this turn
+  std::uint64_t turn_bytes_ = 1 << 20;  // what one turn adds at most, roughly
   bool added_ = false;
   journal::Rule broken_;
 };

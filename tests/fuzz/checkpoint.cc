@@ -36,7 +36,8 @@ launcher::RunOptions options() {
 }
 
 const launcher::JobSegment& segment() {
-  static const auto made = launcher::JobSegment::create(options(), 1, 2, launcher::all_local(kRanks));
+  static const auto made =
+      launcher::JobSegment::create(options(), 1, 2, launcher::all_local(kRanks));
   REQUIRE(made.ok());
   return made.value();
 }

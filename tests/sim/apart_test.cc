@@ -30,6 +30,29 @@ TEST_P(NodesApart, SurviveDeaths) {
   EXPECT_EQ(sweep.failure(), "");
 }
 
+// The same where each node has a segment of its own, and relays lose their connections. Of
+// versions, and of sets to which all ranks go back, relays copy nothing.
+class NodesWithSegments : public testing::TestWithParam<std::string> {};
+
+TEST_P(NodesWithSegments, SurviveDeathsAndCuts) {
+  World world;
+  ASSERT_TRUE(find_world("segments:" + GetParam(), &world));
+  const std::string& name = GetParam();
+  const bool has_checkpoints =
+      world.checkpoints || name == "disagree-checkpoint" || name == "disagree-far";
+  if (!can_simulate(world) || has_checkpoints || world.goes_back) GTEST_SKIP();
+  Sweep sweep(world);
+  sweep.singles(0, scaled(is_slow(world) ? 20 : 100));
+  if (sweep.failure().empty()) sweep.singles(1, scaled(is_slow(world) ? 20 : 100));
+  const bool fills = world.journal_limit_bytes != 0 && !world.never_full;
+  if (world.snapshot_every_turns != 0 && !fills && sweep.failure().empty()) {
+    sweep.images(2, scaled(40));
+  }
+  EXPECT_EQ(sweep.failure(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, NodesWithSegments, testing::ValuesIn(names_of_worlds()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Worlds, NodesApart, testing::ValuesIn(names_of_worlds()), name_of_case);
 
 }  // namespace

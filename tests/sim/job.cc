@@ -31,20 +31,12 @@ Plan plan_of(std::uint64_t seed) {
   return plan;
 }
 
-Mapping::Mapping(std::size_t bytes) : bytes_(bytes) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw std::bad_alloc();
-  madvise(p, bytes, MADV_NOHUGEPAGE);
-  memory_ = static_cast<std::byte*>(p);
-}
-Mapping::~Mapping() { munmap(memory_, bytes_); }
-
 Job::Job(const World& world)
     : world_(world),
-      segment_(journal::segment_bytes_for(world.ranks, world.journal_limit_bytes)),
-      agent_(segment_.get(), probes_),
-      simulation_(segment_.get(), *this, agent_) {
+      segments_(world.ranks, journal::segment_bytes_for(world.ranks, world.journal_limit_bytes),
+                world.segments ? world.nodes : 1),
+      agent_(segments_.job(), probes_),
+      simulation_(segments_.job(), *this, agent_) {
   reference_result_ = run_judged(Plan(), nullptr);
   reference_ = oracle_;
 }
@@ -58,7 +50,7 @@ Result Job::run(const Plan& plan) {
 }
 
 Result Job::run_judged(const Plan& plan, const Oracle* reference) {
-  std::byte* base = segment_.get();
+  std::byte* base = segments_.job();
   if (runs_ > 0) wipe_segment();
   journal::format_segment(base, world_.ranks, 1, world_.journal_limit_bytes, 2);
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {
@@ -67,7 +59,8 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   journal::SegmentHeader* header = journal::header_of(base);
   header->nodes_apart = world_.apart;
   header->snapshots = world_.snapshot_every_turns != 0;
-  if (header->snapshots != 0) journal::put(header->goes_back_to, journal::Return::kUndecided);
+  const auto decision = world_.segments ? journal::Return::kImages : journal::Return::kUndecided;
+  if (header->snapshots != 0) journal::put(header->goes_back_to, decision);
   decided_ = header->goes_back_to.load();
   header->writes_versions = world_.writes_versions;
   header->light_publish = plan.options.light_publish;
@@ -80,6 +73,8 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
     point.kind = journal::PointKind::kOperation;
     point.moment = k.moment;
   }
+  header->has_relay = world_.segments;
+  segments_.begin(plan.options.broken);
   oracle_.begin(base, reference);
   writer_.begin(base);
   messages_.begin(world_.ranks);
@@ -147,7 +142,7 @@ std::uint64_t Job::turn_limit(const Plan& plan) const {
 // new ones would take longer than the rest of a small run.
 void Job::wipe_segment() {
   constexpr std::uint64_t kKeptBytes = 4 * 1024 * 1024;
-  std::byte* base = segment_.get();
+  std::byte* base = segments_.job();
   const journal::SegmentHeader* header = journal::header_of(base);
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {
     journal::RegionHead* head = journal::region_of(base, r);
@@ -178,13 +173,13 @@ void Job::wipe_segment() {
 const char* Job::judge_end() {
   // With deaths of other incarnations the kills would not match.
   for (std::size_t i = 0; !killed_ && i < world_.kills.size(); ++i) {
-    if (journal::header_of(segment_.get())->fault[i].fired.load() == 0) {
+    if (journal::header_of(segments_.job())->fault[i].fired.load() == 0) {
       return "a --kill has not fired";
     }
   }
   why_not_ = histories_.judge([this](std::uint32_t from, std::uint32_t to) {
     const auto* logs = reinterpret_cast<const journal::Log*>(
-        segment_.get() + journal::region_of(segment_.get(), from)->channels);
+        segments_.job() + journal::region_of(segments_.job(), from)->channels);
     return world_.bits ? logs[to].tail.load() : 0;
   });
   if (!why_not_.empty()) return why_not_.c_str();
@@ -202,7 +197,7 @@ bool Job::diverged(const Result& result) {
   if (result.ending != Ending::kDeadlock) return false;
   bool repeating = world_.may_deadlock;
   for (std::uint32_t r = 0; r < world_.ranks; ++r) {
-    repeating |= journal::control_of(segment_.get(), r)->repeating.load() != 0;
+    repeating |= journal::control_of(segments_.job(), r)->repeating.load() != 0;
   }
   if (repeating) hit(Probe::kStoodStill);
   return repeating;
@@ -262,7 +257,7 @@ void Job::on_point(SimHost& host, Point p) {
   polls = p == Point::kPoll;
   if (nothing_new) return;
   if (polls) return fail_if(oracle_.words_after_turn(host.rank()));
-  const journal::RankControl* control = journal::control_of(segment_.get(), host.rank());
+  const journal::RankControl* control = journal::control_of(segments_.job(), host.rank());
   if (control->incarnation.load() != host.incarnation()) {
     simulation_.fail("I6: an incarnation runs that is not the newest");
   }
@@ -322,7 +317,7 @@ void Job::on_death(SimHost& host, Point p) {
   Watched& w = watched_[host.rank()];
   if (host.incarnation() > 0) {
     hit(Probe::kReplacementDied);
-    const auto& control = *journal::control_of(segment_.get(), host.rank());
+    const auto& control = *journal::control_of(segments_.job(), host.rank());
     if (control.live_since.load() == 0) hit(Probe::kDiedReplaying);
     if (w.player != nullptr && w.player->is_restored()) hit(Probe::kDiedRestored);
   }
@@ -352,12 +347,13 @@ std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t ima
 // Its predecessor has cancelled a receive that this incarnation has not posted when the cursors are
 // taken, although it will not go back behind everything that was cancelled.
 const char* Job::forbids_image(std::uint32_t rank) const {
-  journal::RegionHead* head = journal::region_of(segment_.get(), rank);
+  journal::RegionHead* head = journal::region_of(segments_.job(), rank);
   const auto number = [head](int i) { return head->image[i].marks.number.load(); };
   const journal::Marks& newest = head->image[number(0) < number(1) ? 1 : 0].marks;
   const std::uint64_t cancelled = head->cancelled.tail.load();
   if (cancelled == 0) return nullptr;
-  const auto last = *journal::log_at<std::uint64_t>(segment_.get(), head->cancelled, cancelled - 1);
+  const auto last =
+      *journal::log_at<std::uint64_t>(segments_.job(), head->cancelled, cancelled - 1);
   return last >= newest.receives ? "S1: an image is made before what was cancelled is posted"
                                  : nullptr;
 }
@@ -380,7 +376,7 @@ void Job::on_agent() {
 // The decision is made once.
 void Job::look_at_decision(bool by_agent) {
   using journal::Return;
-  const Return now = journal::header_of(segment_.get())->goes_back_to.load();
+  const Return now = journal::header_of(segments_.job())->goes_back_to.load();
   if (now == decided_) return;
   if (decided_ != Return::kUndecided || (by_agent && now != Return::kImages)) {
     simulation_.fail("S2: what the job goes back to is decided a second time");
@@ -389,6 +385,17 @@ void Job::look_at_decision(bool by_agent) {
   hit(now == Return::kVersions ? Probe::kVersionsDecided
       : by_agent               ? Probe::kImagesFirst
                                : Probe::kImagesByCheckpoint);
+}
+
+bool Job::on_relay(engine::SimRandom& random) {
+  const std::uint32_t changed = segments_.step(random);
+  if (changed == Segments::kIdle) return false;
+  if (changed == Segments::kNobody) return true;
+  if ((changed & Segments::kRefused) != 0) simulation_.fail("a relay refuses a frame");
+  for (std::uint32_t r = changed % world_.nodes; r < world_.ranks; r += world_.nodes) {
+    if (journal::header_of(segments_.job())->asleep[r].load() != 0) simulation_.wake(r);
+  }
+  return true;
 }
 
 void Job::on_tell(SimHost& host, wire::MessageType type, const char* text) {

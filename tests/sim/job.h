@@ -17,6 +17,7 @@
 #include "oracle.h"
 #include "probes.h"
 #include "recovery/rank.h"
+#include "segments.h"
 #include "version_writer.h"
 
 namespace rejoin::sim {
@@ -47,6 +48,8 @@ struct World {
   std::uint32_t nodes = 1;  // rank r is on node r % nodes
   // The nodes share only messages. Each makes attempts of its own, so contributions are not tagged.
   bool apart = false;
+  // Each node has a segment of its own; relays join them. Also apart.
+  bool segments = false;
   Disagreement disagreement = Disagreement::kNone;
   std::uint64_t journal_limit_bytes = 0;
   bool checkpoints = false;      // the program makes checkpoints
@@ -111,19 +114,6 @@ struct Result {
   }
 };
 
-class Mapping {
- public:
-  explicit Mapping(std::size_t bytes);
-  ~Mapping();
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  std::byte* get() const { return memory_; }
-
- private:
-  std::size_t bytes_;
-  std::byte* memory_;
-};
-
 class Job : private engine::SimObserver {
  public:
   explicit Job(const World& world);
@@ -138,7 +128,7 @@ class Job : private engine::SimObserver {
   // The result of the run without failures, untagged, in which ranks take turns.
   const Result& reference() const { return reference_result_; }
   std::uint64_t runs() const { return runs_; }
-  std::byte* base() const { return segment_.get(); }  // the segment after the newest run
+  std::byte* base() const { return segments_.job(); }  // the segment after the newest run
 
   // The following functions are called by players, inside fibers. fail_if() does not return if
   // `why` is not null.
@@ -185,6 +175,9 @@ class Job : private engine::SimObserver {
   void on_agent() override;
   std::vector<std::span<std::byte>> on_image(SimHost& host, std::uint32_t image) override;
   void on_woken(SimHost& host, std::uint32_t image) override;
+  std::byte* segment_of(std::uint32_t rank) override { return segments_.of(rank); }
+  bool has_relays() override { return world_.segments; }
+  bool on_relay(engine::SimRandom& random) override;
   void on_tell(SimHost& host, wire::MessageType type, const char* text) override;
   const char* forbids_image(std::uint32_t rank) const;
   void look_at_decision(bool by_agent);
@@ -199,7 +192,7 @@ class Job : private engine::SimObserver {
   Mapping& memory_of_next_process();
 
   const World world_;
-  Mapping segment_;
+  Segments segments_;
   Probes probes_;
   Agent agent_;
   engine::Simulation simulation_;

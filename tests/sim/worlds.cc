@@ -545,6 +545,13 @@ const std::vector<World>& named_worlds() {
 }
 
 bool find_world(const std::string& name, World* world) {
+  constexpr std::string_view kSegments = "segments:";
+  if (name.starts_with(kSegments)) {
+    if (!find_world("apart:" + name.substr(kSegments.size()), world)) return false;
+    world->name = name;
+    world->segments = true;
+    return true;
+  }
   constexpr std::string_view kApart = "apart:";
   if (name.starts_with(kApart)) {
     if (!find_world(name.substr(kApart.size()), world)) return false;

@@ -31,7 +31,8 @@ RunOptions options() {
 
 class CheckpointWriting : public testing::Test {
  protected:
-  CheckpointWriting() : segment_(std::move(JobSegment::create(options(), 1, 1, all_local(kRanks)).value())) {
+  CheckpointWriting()
+      : segment_(std::move(JobSegment::create(options(), 1, 1, all_local(kRanks)).value())) {
     std::string name = std::filesystem::temp_directory_path() / "writer-test-XXXXXX";
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     directory_ = name;

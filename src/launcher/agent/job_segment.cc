@@ -240,7 +240,8 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   header->has_relay = options.has_agents();
   header->snapshots = options.snapshots.on();
   // Agents of several nodes would have to decide together.
-  const auto decision = options.has_agents() ? journal::Return::kImages : journal::Return::kUndecided;
+  const auto decision =
+      options.has_agents() ? journal::Return::kImages : journal::Return::kUndecided;
   if (options.snapshots.on()) journal::put(header->goes_back_to, decision);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
   // Agents of several nodes may share this machine. A relay needs a processor, too.

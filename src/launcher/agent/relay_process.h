@@ -1,5 +1,5 @@
-// The relay of a host of several, as its agent sees it: a child process, which is started again when
-// it has ended, until the job is over.
+// The relay of a host of several, as its agent sees it: a child process, which is started again
+// when it has ended, until the job is over.
 #pragma once
 
 #include <sys/types.h>

@@ -101,7 +101,8 @@ struct RunOptions {
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
   BetweenNodes between_nodes = BetweenNodes::kMemory;
   std::string remote_shell = "ssh -o BatchMode=yes";
-  std::vector<std::string> hosts;  // of each node, as the user named it; empty: all are this machine
+  std::vector<std::string>
+      hosts;  // of each node, as the user named it; empty: all are this machine
 
   // The number of ranks of the job. REQUIRES complete().
   std::uint32_t ranks() const {

@@ -95,7 +95,8 @@ class AgentProcess {
     if (!made.ok()) return made.error();
     made.value().first_incarnation = plan.incarnation();
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
-    if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size()))) return error;
+    if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size())))
+      return error;
     const OutputOptions& output = made.value().options.output;
     if (!output.directory.empty()) {
       if (const auto error = RankFiles::prepare(output.directory, made.value().ranks, false)) {
@@ -119,8 +120,8 @@ class AgentProcess {
   static Result<RunOptions> options_of(const Order::Plan& plan) {
     std::vector<const char*> arguments;
     for (const std::string& argument : plan.arguments()) arguments.push_back(argument.c_str());
-    auto command =
-        parse_command_line(static_cast<int>(arguments.size()), arguments.data(), HostOptions::kKnown);
+    auto command = parse_command_line(static_cast<int>(arguments.size()), arguments.data(),
+                                      HostOptions::kKnown);
     if (!command.ok()) return command.error();
     auto* options = std::get_if<RunOptions>(&command.value());
     const auto programs = static_cast<std::size_t>(plan.ranks_size());

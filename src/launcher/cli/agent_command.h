@@ -4,8 +4,8 @@
 
 namespace rejoin::launcher {
 
-// Reads orders from standard input and writes reports to standard output until the job ends. Returns
-// the exit code. If standard input ends, so do all processes of the ranks.
+// Reads orders from standard input and writes reports to standard output until the job ends.
+// Returns the exit code. If standard input ends, so do all processes of the ranks.
 int run_agent();
 
 }  // namespace rejoin::launcher

@@ -25,8 +25,8 @@
 #include "launcher/base/loop.h"
 #include "launcher/cli/host_planning.h"
 #include "launcher/cli/options.h"
-#include "launcher/hosts/agents.h"
 #include "launcher/cli/preflight.h"
+#include "launcher/hosts/agents.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
@@ -93,8 +93,9 @@ std::optional<Error> check_options(const RunOptions& options) {
         {options.torch, "--torch"}};
     for (const auto& [given, name] : of_one_host) {
       if (!given) continue;
-      return Error{std::string(name) + " is for jobs on one host so far; leave it out, or run the "
-                                       "job on one host",
+      return Error{std::string(name) +
+                       " is for jobs on one host so far; leave it out, or run the "
+                       "job on one host",
                    kExitUsage};
     }
   }
@@ -436,7 +437,8 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   return std::optional<int>();
 }
 
-// What the agents of all hosts need to know: what this process was given, and what it has found out.
+// What the agents of all hosts need to know: what this process was given, and what it has found
+// out.
 Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments,
                     std::uint64_t elapsed_ns) {
   Order order;
@@ -460,7 +462,8 @@ Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& argume
 
 // Runs a job whose nodes have agents of their own. Returns its exit code. Errors: why no rank was
 // started.
-Result<int> run_on_hosts(Run& run, const HostPlan& plan, const std::vector<std::string>& arguments) {
+Result<int> run_on_hosts(Run& run, const HostPlan& plan,
+                         const std::vector<std::string>& arguments) {
   const RunOptions& options = plan.options;
   Loop loop(run.begun_ns);
   auto events = open_events(options.events_path);

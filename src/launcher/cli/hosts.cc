@@ -37,7 +37,8 @@ Result<Hosts> read_file(const std::string& path) {
     return Error{hosts.option + ": cannot be read (" + std::strerror(errno) + ")", kExitUsage};
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() == kMostBytes) return Error{hosts.option + ": is not a list of hosts", kExitUsage};
+  if (text.size() == kMostBytes)
+    return Error{hosts.option + ": is not a list of hosts", kExitUsage};
   auto list = hosts_of_file(text);
   if (!list.ok()) return Error{hosts.option + list.error().text, kExitUsage};
   hosts.list = std::move(list.value());
@@ -48,8 +49,9 @@ Result<Hosts> read_list(const std::string& text) {
   Hosts hosts{"--host " + text};
   auto list = hosts_of_list(text);
   if (!list) {
-    return Error{hosts.option + ": is not a list of hosts; write HOST:RANKS,HOST:RANKS, for example "
-                                "localhost:4, or a:4,b:4",
+    return Error{hosts.option +
+                     ": is not a list of hosts; write HOST:RANKS,HOST:RANKS, for example "
+                     "localhost:4, or a:4,b:4",
                  kExitUsage};
   }
   hosts.list = std::move(*list);
@@ -133,13 +135,14 @@ std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) 
     if (!ranks.ok()) return ranks.error();
     if (slots && ranks.value() > *slots) {
       const std::string& option = hosts.value().option;
-      return Error{raw.ranks_option + " " + raw.ranks + " are more ranks than the " +
-                       std::to_string(*slots) + " that " +
-                       (option.empty() ? raw.on_each_host_option +
-                                             " allows on one host (the number of hosts, srun's -N, is "
-                                             "--nodes)"
-                                       : option + " allows; write HOST:RANKS"),
-                   kExitUsage};
+      return Error{
+          raw.ranks_option + " " + raw.ranks + " are more ranks than the " +
+              std::to_string(*slots) + " that " +
+              (option.empty() ? raw.on_each_host_option +
+                                    " allows on one host (the number of hosts, srun's -N, is "
+                                    "--nodes)"
+                              : option + " allows; write HOST:RANKS"),
+          kExitUsage};
     }
     program.ranks = static_cast<std::uint32_t>(ranks.value());
   }
@@ -158,8 +161,9 @@ std::optional<Error> fill_hosts(RunOptions& options) {
     if (program.hosts.empty()) continue;
     if (hosts.empty()) hosts = program.hosts;
     if (program.hosts != hosts) {
-      return Error{"the programs of a job run on the same hosts: give one list of them, or the same",
-                   kExitUsage};
+      return Error{
+          "the programs of a job run on the same hosts: give one list of them, or the same",
+          kExitUsage};
     }
   }
   if (hosts.empty()) return {};

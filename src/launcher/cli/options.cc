@@ -264,9 +264,8 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command, HostOption
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
   if (!raw.nodes.empty() && raw.nodes != "1" && raw.nodes != "1-1" && raw.nodes != "1:1") {
-    return usage(
-        "--nodes " + raw.nodes +
-        ": name the hosts with --host or --hostfile, and the number of ranks with -n");
+    return usage("--nodes " + raw.nodes +
+                 ": name the hosts with --host or --hostfile, and the number of ranks with -n");
   }
   if (!raw.mapping.empty()) {
     if (const auto error = read_mapping(raw, notices)) return *error;
@@ -374,7 +373,8 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
 }
 
 std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
-  const auto between = parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages", "sockets"});
+  const auto between =
+      parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages", "sockets"});
   if (!between.ok()) return between.error();
   o.between_nodes = static_cast<BetweenNodes>(between.value());
   if (!raw.remote_shell.empty()) o.remote_shell = raw.remote_shell;

@@ -22,7 +22,8 @@ std::string version_text();
 
 // Parses everything up to the program's name; the rest are the program's arguments. Errors are one
 // line, with exit code kExitUsage. mpirun's long options with a single dash are accepted.
-// kKnown: the numbers of ranks and the hosts are known, and the options that give them are not read.
+// kKnown: the numbers of ranks and the hosts are known, and the options that give them are not
+// read.
 enum class HostOptions : std::uint8_t { kRead, kKnown };
 Result<Command> parse_command_line(int argc, const char* const* argv,
                                    HostOptions hosts = HostOptions::kRead);

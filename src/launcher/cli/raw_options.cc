@@ -213,8 +213,7 @@ void describe_program(CLI::App& app, RawProgram& raw) {
                  "number of ranks (default: SLURM_NTASKS, else the\n"
                  "processors)")
       ->type_name("N");
-  app.add_option("--npernode", raw.on_each_host, "number of ranks on each host")
-      ->type_name("N");
+  app.add_option("--npernode", raw.on_each_host, "number of ranks on each host")->type_name("N");
   app.add_option("-H,--host", raw.hosts,
                  "hosts, and their numbers of ranks: localhost:4, or\n"
                  "a:4,b:4 (docs/hosts.md)")

@@ -137,7 +137,8 @@ void Agents::on_ready(std::uint32_t host, const Report::Ready& ready) {
     return calls_.failed({where + ready.why(), ready.exit_code()});
   }
   agents_[host].port = ready.port();
-  if (std::any_of(agents_.begin(), agents_.end(), [](const Agent& a) { return a.port == 0; })) return;
+  if (std::any_of(agents_.begin(), agents_.end(), [](const Agent& a) { return a.port == 0; }))
+    return;
   all_ready_ = true;
   Order order;
   for (const Agent& agent : agents_) {

@@ -1,7 +1,7 @@
-// The agents of a job on several hosts, as its supervisor reaches them: each is a process, started on
-// this machine or by a remote shell, that reads orders from its standard input and writes reports to
-// its standard output. If this process ends, they read the end of their input, and end with all
-// processes of their ranks.
+// The agents of a job on several hosts, as its supervisor reaches them: each is a process, started
+// on this machine or by a remote shell, that reads orders from its standard input and writes
+// reports to its standard output. If this process ends, they read the end of their input, and end
+// with all processes of their ranks.
 #pragma once
 
 #include <sys/types.h>
@@ -22,9 +22,9 @@ namespace rejoin::launcher {
 class Agents {
  public:
   struct Calls {
-    std::function<void()> ready;           // all agents can start their ranks
-    std::function<void(Error)> failed;     // one cannot; no rank was started
-    std::function<void(Report)> report;    // of an agent that is ready
+    std::function<void()> ready;         // all agents can start their ranks
+    std::function<void(Error)> failed;   // one cannot; no rank was started
+    std::function<void(Report)> report;  // of an agent that is ready
   };
 
   // `hosts`: by number of the host, as the user named it; empty names are this machine.

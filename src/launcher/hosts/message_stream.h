@@ -1,5 +1,5 @@
-// Orders and reports over a pair of descriptors: pipes of a child process, or of a remote shell. Each
-// message is preceded by its size, 4 bytes, the lowest first.
+// Orders and reports over a pair of descriptors: pipes of a child process, or of a remote shell.
+// Each message is preceded by its size, 4 bytes, the lowest first.
 #pragma once
 
 #include <cstddef>

@@ -103,7 +103,8 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
     if (options_.delays_stores) commit_some_stores();
     if (options_.spurious_wakes && random_.one_in(kTurnsPerSpuriousWake)) wake_spuriously();
     std::uint32_t actor = kNobody;
-    if (!make_moves(&actor)) actor = pick();
+    if (observer_.has_relays()) run_relays();
+    if (!ended_ && !make_moves(&actor)) actor = pick();
     if (ended_) break;
     if (actor == kNobody) {
       end(Ending::kDeadlock, who_sleeps());
@@ -125,6 +126,16 @@ Ending Simulation::run(const SimOptions& options, const std::vector<Death>& deat
     }
   }
   return ending_;
+}
+
+// Relays take some steps between two turns. If no process can take one, they go on until one can,
+// or they have nothing left to do.
+void Simulation::run_relays() {
+  constexpr std::uint64_t kMostSteps = 6;
+  for (std::uint64_t left = random_.below(kMostSteps); !ended_; left -= left > 0 ? 1 : 0) {
+    if (left == 0 && !ready_.empty()) return;
+    if (!observer_.on_relay(random_)) return;
+  }
 }
 
 void Simulation::become_fair() {
@@ -212,7 +223,8 @@ std::uint32_t Simulation::start(std::uint32_t rank, std::uint32_t incarnation) {
   newest_[rank] = &p;
   ranks_[rank] = {incarnation, 0, false, false};
   p.simulation = this;
-  p.host.emplace(*this, base_, rank, incarnation, actor);
+  std::byte* const view = observer_.segment_of(rank);
+  p.host.emplace(*this, view != nullptr ? view : base_, rank, incarnation, actor);
   p.actor = actor;
   p.point = p.waits_at = Point::kStart;
   p.steps = 0;

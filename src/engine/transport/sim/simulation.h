@@ -143,6 +143,11 @@ class SimObserver {
   // clone that is woken gets it back.
   virtual std::vector<std::span<std::byte>> on_image(SimHost& host, std::uint32_t image) = 0;
   virtual void on_woken(SimHost& host, std::uint32_t image) = 0;
+  // The segment as processes of the rank see it; null: the one that the simulation was given.
+  virtual std::byte* segment_of(std::uint32_t) { return nullptr; }
+  // A step of a relay between segments. Returns false if there is nothing to do, or no relay.
+  virtual bool has_relays() { return false; }
+  virtual bool on_relay(SimRandom&) { return false; }
   // The process sends a message to the agent; inside its fiber.
   virtual void on_tell(SimHost& host, wire::MessageType type, const char* text) = 0;
 };
@@ -258,6 +263,7 @@ class Simulation {
   void with_all_stores(Look&& look);
   void tear_commit(std::uint32_t rank);
   void become_fair();
+  void run_relays();
   void make_ready(Process& process);
   void not_ready(Process& process);
   const Death* due_death(const Process& process) const;

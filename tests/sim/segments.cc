@@ -1,0 +1,182 @@
+#include "segments.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "journal/contexts.h"
+#include "journal/layout.h"
+
+namespace rejoin::sim {
+namespace {
+
+constexpr std::uint32_t kFramesToACut = 64;  // on average
+constexpr std::uint64_t kTurnBytes = 256;
+
+int make_file(std::size_t bytes) {
+  const int file = memfd_create("segment", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) throw std::bad_alloc();
+  return file;
+}
+
+void* check(void* mapped) {
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  return mapped;
+}
+
+struct Frame {
+  relay::Head head;
+  std::vector<std::byte> body;
+};
+
+// Frames on their way.
+class Queue : public relay::Frames {
+ public:
+  void add(const relay::Head& head, const void* body) override {
+    // The words of control blocks are common to all views.
+    using relay::Kind;
+    if (head.kind == Kind::kKept || head.kind == Kind::kPrepared || head.kind == Kind::kPosition) {
+      return;
+    }
+    const auto* begin = static_cast<const std::byte*>(body);
+    frames.push_back({head, {begin, begin + head.bytes}});
+  }
+  void add_payload(const relay::Head& head, const std::byte* body) override { add(head, body); }
+  std::deque<Frame> frames;
+};
+
+}  // namespace
+
+Mapping::Mapping(std::size_t bytes)
+    : bytes_(bytes),
+      memory_(static_cast<std::byte*>(
+          check(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)))) {
+  madvise(memory_, bytes, MADV_NOHUGEPAGE);
+}
+Mapping::Mapping(std::size_t bytes, int file)
+    : bytes_(bytes),
+      memory_(static_cast<std::byte*>(check(
+          mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)))) {}
+Mapping::~Mapping() { munmap(memory_, bytes_); }
+
+// From one node to another.
+struct Segments::Link {
+  Link(std::byte* from_base, std::uint32_t from, std::byte* to_base, std::uint32_t to,
+       journal::Rule rule)
+      : base(from_base), node(from), peer(to), broken(rule), sink(to_base, to, from) {
+    connect();
+  }
+
+  void connect() {
+    queue.frames.clear();
+    source = std::make_unique<relay::Source>(base, node, peer);
+    source->break_rule(broken);
+    source->set_turn(kTurnBytes);
+    Queue has;
+    sink.say_what_it_has(has);
+    for (const Frame& f : has.frames) {
+      if (f.head.kind != relay::Kind::kHave) continue;
+      std::uint64_t context = 0;
+      std::memcpy(&context, f.body.data(), sizeof context);
+      source->has(f.head.at, f.head.index, context);
+    }
+  }
+
+  // Shows the frame that was sent first. Returns false if the other side refuses it.
+  bool show() {
+    const Frame f = std::move(queue.frames.front());
+    queue.frames.pop_front();
+    if (f.head.kind != relay::Kind::kPayload) return sink.apply(f.head, f.body.data());
+    std::byte* to = sink.place(f.head);
+    if (to != nullptr) std::memcpy(to, f.body.data(), f.body.size());
+    return to != nullptr;
+  }
+
+  std::byte* base;
+  std::uint32_t node, peer;
+  journal::Rule broken;
+  relay::Sink sink;
+  std::unique_ptr<relay::Source> source;
+  Queue queue;
+};
+
+Segments::Segments(std::uint32_t ranks, std::size_t bytes, std::uint32_t nodes)
+    : ranks_(ranks), bytes_(bytes) {
+  if (nodes == 1) {
+    job_ = std::make_unique<Mapping>(bytes);
+    return;
+  }
+  job_file_ = make_file(bytes);
+  job_ = std::make_unique<Mapping>(bytes, job_file_);
+  for (std::uint32_t n = 0; n < nodes; ++n) files_.push_back(make_file(bytes));
+}
+
+Segments::~Segments() {
+  links_.clear();
+  views_.clear();
+  for (const int file : files_) close(file);
+  if (job_file_ >= 0) close(job_file_);
+}
+
+void Segments::begin(journal::Rule broken) {
+  if (files_.empty()) return;
+  const journal::SegmentHeader* header = journal::header_of(job());
+  links_.clear();
+  const auto nodes = static_cast<std::uint32_t>(files_.size());
+  if (views_.empty()) {
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      views_.push_back(std::make_unique<Mapping>(bytes_, files_[n]));
+      std::byte* view = views_[n]->get();
+      const auto share = [&](std::uint64_t at, std::uint64_t bytes) {
+        check(mmap(view + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                   job_file_, static_cast<off_t>(at)));
+      };
+      share(0, header->first_region);
+      for (std::uint32_t r = n; r < ranks_; r += nodes) {
+        share(journal::region_offset(header, r), header->region_bytes);
+      }
+    }
+  }
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    fallocate(files_[n], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      if (r % nodes == n) continue;
+      // What format_segment() has written there.
+      const std::uint64_t at = journal::region_offset(header, r);
+      std::memcpy(views_[n]->get() + at, job() + at, journal::region_of(job(), r)->staging[0] - at);
+    }
+  }
+  for (std::uint32_t from = 0; from < nodes; ++from) {
+    for (std::uint32_t to = 0; to < nodes; ++to) {
+      if (from == to) continue;
+      links_.push_back(
+          std::make_unique<Link>(views_[from]->get(), from, views_[to]->get(), to, broken));
+    }
+  }
+}
+
+std::uint32_t Segments::step(engine::SimRandom& random) {
+  if (links_.empty()) return kIdle;
+  const auto first = static_cast<std::uint32_t>(random.below(links_.size()));
+  for (std::uint32_t i = 0; i < links_.size(); ++i) {
+    Link& link = *links_[(first + i) % links_.size()];
+    if (link.queue.frames.empty()) {
+      if (!link.source->turn(link.queue)) continue;
+      if (link.queue.frames.empty()) continue;  // words that are common anyway
+      return kNobody;
+    }
+    if (random.one_in(kFramesToACut)) {
+      link.connect();
+      return kNobody;
+    }
+    if (!link.show()) return link.peer | kRefused;
+    return link.peer;
+  }
+  return kIdle;
+}
+
+}  // namespace rejoin::sim
