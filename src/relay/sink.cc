@@ -152,11 +152,15 @@ bool Sink::shape(const Head& head, const std::byte* body) {
   if (log == nullptr || head.bytes != sizeof(LogShape)) return false;
   const auto s = read<LogShape>(body);
   if (s.rings > journal::kLogRings) return false;
+  for (std::uint32_t k = 0; k < journal::kLogChunks; ++k) {
+    if (s.chunk[k] != 0 && !is_inside(s.chunk[k], journal::kLine)) return false;
+  }
   for (std::uint32_t k = 0; k < s.rings; ++k) {
     const journal::LogRing& ring = s.ring[k];
     if (ring.capacity == 0 || (ring.capacity & (ring.capacity - 1)) != 0) return false;
-    log->ring[k] = ring;
+    if (!is_inside(ring.at, ring.capacity)) return false;
   }
+  for (std::uint32_t k = 0; k < s.rings; ++k) log->ring[k] = s.ring[k];
   for (std::uint32_t k = 0; k < journal::kLogChunks; ++k) put(log->chunk[k], s.chunk[k]);
   put(log->rings, s.rings);
   return true;
