@@ -7,7 +7,6 @@
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -20,6 +19,7 @@
 #include "journal/system_call.h"
 #include "libc_recording/hooks.h"
 #include "process_image/interrupted_call.h"
+#include "process_image/thread_files.h"
 #include "recovery/causes.h"
 
 // Where the C library keeps what it has registered for restartable sequences; since glibc 2.35.
@@ -309,21 +309,6 @@ bool each_thread(int directory, F f) {
   return true;
 }
 
-// Returns whether a thread of this process does not hear kSignal now. False: it has ended.
-bool blocks_stop(pid_t id) {
-  char path[64], text[4096] = "";
-  snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
-  const int file = static_cast<int>(call(SYS_open, path, O_RDONLY | O_CLOEXEC));
-  if (file < 0) return false;
-  call(SYS_read, file, text, sizeof text - 1);
-  call(SYS_close, file);
-  constexpr char kName[] = "\nSigBlk:";
-  const char* mask = strstr(text, kName);
-  if (mask == nullptr) return false;
-  const std::uint64_t blocked = strtoull(mask + sizeof kName - 1, nullptr, 16);
-  return (blocked >> (kSignal - 1) & 1) != 0;
-}
-
 }  // namespace
 
 struct OtherThread {
@@ -489,16 +474,13 @@ bool OtherThreads::name_slow_thread(char* why, std::size_t size, bool also_ready
   for (int i = 0; i < table_->count.load(); ++i) {
     if (table_->threads[i].phase() != kSignalled) continue;
     // "ID (NAME) STATE ..."; R: it would run if there was a processor, and hear the signal then
-    char path[64], text[128] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", table_->threads[i].id);
-    const int file = static_cast<int>(call(SYS_open, path, O_RDONLY | O_CLOEXEC));
-    if (file < 0) continue;  // it has ended since
-    call(SYS_read, file, text, sizeof text - 1);
-    call(SYS_close, file);
+    char text[128] = "";
+    if (!read_thread_file(table_->threads[i].id, "stat", text, sizeof text)) continue;
     const char* name = strchr(text, '(');
     const char* end = strrchr(text, ')');
     if (name == nullptr || end == nullptr) continue;
-    const bool waits = strncmp(end, ") R", 3) == 0 && !blocks_stop(table_->threads[i].id);
+    const bool waits =
+        strncmp(end, ") R", 3) == 0 && !blocks_signal(table_->threads[i].id, kSignal);
     if (waits && !also_ready) continue;
     snprintf(why, size, "has a thread (%.*s) that did not stop within half a second",
              static_cast<int>(end - name - 1), name + 1);

@@ -53,7 +53,7 @@ bool receive_all(int fd, void* data, std::size_t bytes) {
   return true;
 }
 
-// Who proves comes first, so that a proof cannot be sent back to its sender.
+// The side that proves comes first, so that a proof cannot be sent back to its sender.
 Digest proof(const Authenticate& authenticate, const Greeting& prover, const Greeting& other) {
   Greeting both[2] = {prover, other};
   return authenticate(both, sizeof both);

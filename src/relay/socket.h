@@ -22,7 +22,7 @@ struct Address {
   std::uint16_t port = 0;
 };
 
-// Who the two ends of a connection are.
+// The two ends of a connection.
 struct Ends {
   std::uint64_t job;
   std::uint32_t mine;    // node
@@ -36,7 +36,7 @@ int listen_anywhere(std::uint16_t* port);
 // Connects within `patience_ms`. Returns -1 on failure; `why`: the reason.
 int connect_to(const Address& address, int patience_ms, std::string* why);
 // Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces and
-// of who it is. Nothing else is read before. Returns the node at the other end; nothing: it is not
+// both nodes. Nothing else is read before. Returns the node at the other end; nothing: it is not
 // in this job, or says nothing for 2 s.
 std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate& authenticate);
 

@@ -50,7 +50,7 @@ class Source {
     std::uint64_t open = kNone;
     std::uint64_t written = 0;   // bytes of it that were sent
     std::uint64_t consumed = 0;  // of the other direction: what was sent
-    // Of the other direction: synchronous messages without a match, and how many were looked at.
+    // The other direction: synchronous messages without a match, and how many were looked at.
     std::vector<std::uint64_t> unmatched = {};
     std::uint64_t looked_at = 0;
   };

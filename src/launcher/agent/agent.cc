@@ -399,7 +399,11 @@ Processes::Calls Agent::process_calls() {
 
 void Agent::on_helper_ended(pid_t pid) {
   if (relay_ && pid == relay_->pid()) {
-    processes_.add_helper(relay_->start_again());
+    const pid_t next = relay_->start_again();
+    if (next > 0) return processes_.add_helper(next);
+    Report lost;
+    lost.set_agent_lost("has a relay that ends again and again");
+    reporter_.send(std::move(lost));
   } else if (pid == guardian_->pid()) {
     guardian_->lost();
     reporter_.tell("the guardian of this job (process " + std::to_string(pid) +

@@ -42,7 +42,7 @@ class Agent : private AgentDriver {
   Agent& operator=(const Agent&) = delete;
 
   void order(const Order& order);
-  // Of a job with an agent for each node. To be called before the first order. Errors: why its
+  // To be called before the first order, if the job has an agent for each node. Errors: why its
   // relay cannot be reached.
   std::optional<Error> open_relay();
   std::uint32_t relay_port() const { return relay_->port(); }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "launcher/agent/authentication.h"
+#include "launcher/base/loop.h"
 #include "relay/relay.h"
 
 namespace rejoin::launcher {
@@ -54,6 +55,13 @@ pid_t RelayProcess::start(std::vector<relay::Address> nodes) {
 }
 
 pid_t RelayProcess::start_again() {
+  constexpr std::uint64_t kPeriodNs = 2'000'000'000;
+  constexpr unsigned kMost = 200;  // starts in a period
+  if (monotonic_ns() - first_start_ns_ > kPeriodNs) {
+    first_start_ns_ = monotonic_ns();
+    starts_ = 0;
+  }
+  if (++starts_ > kMost) return pid_ = -1;
   const pid_t agent = getpid();
   pid_ = fork();
   if (pid_ != 0) return pid_;

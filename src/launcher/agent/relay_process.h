@@ -31,7 +31,8 @@ class RelayProcess {
   // Starts the relay. Returns its process.
   pid_t start(std::vector<relay::Address> nodes);
   pid_t pid() const { return pid_; }
-  // The process has ended and was reaped: starts another one, and returns it.
+  // The process has ended and was reaped: starts another one, and returns it. -1: they end again
+  // and again.
   pid_t start_again();
   // Ends it for good.
   void stop();
@@ -44,6 +45,8 @@ class RelayProcess {
   std::vector<relay::Address> nodes_;
   relay::Authenticate authenticate_;
   pid_t pid_ = -1;
+  std::uint64_t first_start_ns_ = 0;  // of those that are counted
+  unsigned starts_ = 0;
 };
 
 }  // namespace rejoin::launcher
