@@ -5,7 +5,7 @@
 needed_packages=(
   g++ gfortran cmake ninja-build pkg-config python3
   openmpi-bin libopenmpi-dev mpich libmpich-dev
-  libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libxxhash-dev libzstd-dev libhwloc-dev
+  libcli11-dev libspdlog-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libdw-dev libssl-dev libxxhash-dev libzstd-dev libhwloc-dev
   libgtest-dev libbenchmark-dev python3-numpy
 )
 # Optional packages: third-party programs, tools and modules that some tests use.
