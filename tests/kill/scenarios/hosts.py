@@ -86,6 +86,65 @@ def hosts_agent_dies(t, victim):
     require(len(said) == 1, "it does not say what was lost", result)
 
 
+@scenario(how=[signal.SIGKILL, signal.SIGTERM])
+def hosts_ftrun_dies(t, how):
+    """Nothing outlives ftrun: agents see the end of their input."""
+
+    def interfere(job):
+        job.until_event("init", 1)
+        job.process.send_signal(how)
+
+    result = t.run(4, "steps", "count=4000", "pause_us=1000", flags=flags_of("2,2"), interfere=interfere)
+    require(result.code == (-how if how == signal.SIGKILL else 128 + how), f"exit code {result.code}", result)
+
+
+@scenario()
+def hosts_by_name(t):
+    """Hosts of a list, reached by a remote shell: a rank of each dies."""
+    shell = t.script("shell", '#!/bin/sh\nshift\nexec sh -c "$*"\n')
+    flags = ["-H", "127.0.0.2:2,127.0.0.3:2", "--remote-shell", shell]
+    t.recovers(4, "steps", "count=300", kills=[Kill(0, 100), Kill(3, 120)], flags=flags, ordered=False)
+
+
+@scenario(what=["shell", "program", "version"])
+def hosts_that_do_not_start(t, what):
+    """One line says which host and what to do; no rank is started."""
+    scripts = {
+        "shell": ("exit 255", "could not be started; this command has to work without a question"),
+        "program": ("exit 127", "is not there: install the same Rejoin in the same directory"),
+        "version": ("printf 'no message'", "has sent something that is no message of Rejoin"),
+    }
+    script, says = scripts[what]
+    shell = t.script("shell", f'#!/bin/sh\n[ "$1" = 127.0.0.2 ] && {script}\nshift\nexec sh -c "$*"\n')
+    flags = ["-H", "127.0.0.3:1,127.0.0.2:1", "--remote-shell", shell]
+    result = t.run(2, "steps", "count=10", flags=flags)
+    require(result.code == 1 and not result.out, f"exit code {result.code}", result)
+    said = messages(result)
+    require(len(said) == 1 and "host 127.0.0.2" in said[0] and says in said[0], f"it says {said}", result)
+
+
+@scenario()
+def hosts_points(t):
+    """A program with checkpoints goes on from images."""
+    command, flags = ("recovery_points", "lines", "versions=60", "pause_us=5000"), flags_of("2,1")
+    expected = t.undisturbed(3, *command, flags=flags)
+    result = t.run(3, *command, flags=[*flags, *EVERY_10_MS], interfere=at_random(t.rng))
+    judge(result, expected, 3)
+    result = t.run(3, *command, flags=[*flags, "--snapshots", "off"])
+    require(result.code == 1, f"exit code {result.code}", result)
+    require("ranks on several hosts go on from snapshots" in result.err, "it does not say why", result)
+
+
+@scenario(option=["checkpoint-dir", "keep", "begin-again", "torch"])
+def hosts_refuse(t, option):
+    """Options that are for one host are refused before anything starts."""
+    flag = f"--{option}" + ("=d" if option == "checkpoint-dir" else "")
+    result = t.run(2, "steps", flags=[*flags_of("1,1"), flag])
+    require(result.code == 2, f"exit code {result.code}", result)
+    said = messages(result)
+    require(len(said) == 1 and "is for jobs on one host so far" in said[0], f"it says {said}", result)
+
+
 @scenario()
 def hosts_one_process_each(t):
     """A kill in every phase of ranks on different hosts."""
