@@ -321,7 +321,7 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   std::memcpy(body.data(), &copy, sizeof copy);
   std::memcpy(body.data() + sizeof copy, base_ + block.members, body.size() - sizeof copy);
   add({Kind::kContext, static_cast<std::uint32_t>(body.size()), r.rank, place}, body.data());
-  r.contexts.push_back(std::move(c));
+  r.contexts.push_back(c);
 }
 
 void Source::prepared(Rank& r) {

@@ -40,6 +40,8 @@ ELSEWHERE = {
     "python3 examples/examl/demo.py": "examples.quickstart",
     "cmake --preset release && cmake --build --preset release": "./check and ./quickstart build so",
     ".ci/sanitize asan": "./check",
+    "ftrun -H a:4,b:4 ./a.out": "kill.hosts_by_name",
+    "ftrun --hostfile hosts -n 6 ./a.out": "kill.hosts_by_name, unit.Options.HostsOfAFile",
     "docker build -t rejoin -f examples/Dockerfile .": "needs docker and a registry",
     "docker run --rm rejoin ftrun -n 4 --kill 1@100 jacobi": "needs docker and a registry",
 }

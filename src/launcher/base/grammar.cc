@@ -1,10 +1,13 @@
 #include "launcher/base/grammar.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 namespace rejoin::launcher {
 namespace {
