@@ -87,6 +87,7 @@ class AgentProcess {
     }
     auto options = options_of(plan);
     if (!options.ok()) return options.error();
+    if (const auto error = restrict_processors(options.value())) return error;
     LocalRanks local;
     for (std::uint32_t r = 0; r < options.value().ranks(); ++r) {
       if (options.value().place_of(r).node == host) local.push_back(r);
@@ -94,6 +95,7 @@ class AgentProcess {
     auto made = make_host_plan(options.value(), {plan.job(), plan.secret(), host, local});
     if (!made.ok()) return made.error();
     made.value().first_incarnation = plan.incarnation();
+    if (options.value().report_bindings) report_bindings(made.value());
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
     if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size())))
       return error;

@@ -5,8 +5,9 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -161,49 +162,6 @@ void warn(const RunOptions& options) {
       fprintf(stderr, "rejoin: -x %s: this variable is not set, so ranks do not get it\n",
               name.c_str());
     }
-  }
-}
-
-std::string processors_text(const cpu_set_t& set) {
-  std::string text;
-  for (int first = 0; first < CPU_SETSIZE; ++first) {
-    if (!CPU_ISSET(first, &set)) continue;
-    int last = first;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(first);
-    if (last > first) text += "-" + std::to_string(last);
-    first = last;
-  }
-  return text;
-}
-
-std::optional<Error> restrict_processors(const RunOptions& options) {
-  if (!options.processors) return {};
-  cpu_set_t usable, before, missing;
-  CPU_ZERO(&before);
-  sched_getaffinity(0, sizeof before, &before);
-  const auto refused = [](const cpu_set_t& those, const std::string& why) {
-    return Error{"--cpu-set: processors " + processors_text(those) + " are not available; " + why};
-  };
-  const std::string usual = "without this option ranks may use " + processors_text(before);
-  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) != 0) {
-    return refused(*options.processors, usual);
-  }
-  CPU_ZERO(&usable);
-  sched_getaffinity(0, sizeof usable, &usable);
-  CPU_XOR(&missing, &usable, &*options.processors);
-  if (CPU_COUNT(&missing) == 0) return {};
-  return refused(missing, usual);
-}
-
-void report_bindings(const HostPlan& plan) {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  sched_getaffinity(0, sizeof all, &all);
-  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
-    const bool bound = !plan.bindings.empty();
-    fprintf(stderr, "rejoin: rank %u %s processors %s\n", r, bound ? "is bound to" : "may use",
-            processors_text(bound ? plan.bindings[r] : all).c_str());
   }
 }
 
@@ -464,6 +422,13 @@ Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& argume
   return order;
 }
 
+int open_ending_signals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&wanted, s);
+  return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 // Runs a job whose nodes have agents of their own. Returns its exit code. Errors: why no rank was
 // started.
 Result<int> run_on_hosts(Run& run, const HostPlan& plan,
@@ -479,24 +444,43 @@ Result<int> run_on_hosts(Run& run, const HostPlan& plan,
   names.resize(options.layout.size());
   std::optional<Error> failure;
   std::optional<Agents> agents;
-  Supervisor supervisor(loop, std::move(job), std::move(events.value()), [&](Order order) {
-    loop.post([&agents, order = std::move(order)] { agents->send(order); });
+  std::optional<Supervisor> supervisor;
+  const auto give_up = [&](Error error) {
+    failure = std::move(error);
+    loop.stop();
+  };
+  // Until all agents are ready a signal just ends them.
+  const Descriptor signals(open_ending_signals());
+  Loop::Watch interrupted(loop, signals.get(), EPOLLIN, [&](std::uint32_t) {
+    signalfd_siginfo info = {};
+    if (read(signals.get(), &info, sizeof info) != sizeof info) return;
+    const auto signal = static_cast<int>(info.ssi_signo);
+    give_up({"signal " + std::to_string(signal) + " (" + strsignal(signal) +
+                 ") before all hosts were ready; no rank was started",
+             kExitSignal + signal});
   });
-  agents.emplace(loop, std::move(names), options.remote_shell,
-                 Agents::Calls{[&] { supervisor.start(); },
-                               [&](Error error) {
-                                 failure = std::move(error);
-                                 loop.stop();
-                               },
-                               [&](Report report) {
-                                 loop.post([&supervisor, report = std::move(report)] {
-                                   supervisor.report(report);
-                                 });
-                               }});
+  agents.emplace(
+      loop, std::move(names), options.remote_shell,
+      Agents::Calls{[&] {
+                      interrupted.reset();
+                      supervisor.emplace(
+                          loop, std::move(job), std::move(events.value()), [&](Order order) {
+                            loop.post([&agents, order = std::move(order)] { agents->send(order); });
+                          });
+                      supervisor->start();
+                    },
+                    give_up,
+                    [&](Report report) {
+                      loop.post([&supervisor, report = std::move(report)] {
+                        if (supervisor) supervisor->report(report);
+                      });
+                    }});
   agents->start(order_of_plan(plan, arguments, loop.now_ns()));
-  loop.run([&] { supervisor.idle(); });
+  loop.run([&] {
+    if (supervisor) supervisor->idle();
+  });
   if (failure) return *failure;
-  return supervisor.finish();
+  return supervisor->finish();
 }
 
 // If the job was to begin again, the error is the end of its events.
@@ -540,7 +524,7 @@ int run_job(RunOptions options, const std::vector<std::string>& arguments) {
   run.processors = usable_processors();
   auto plan = plan_job(options, run.processors);
   if (!plan.ok()) return fail(plan.error());
-  if (options.report_bindings) report_bindings(plan.value());
+  if (options.report_bindings && !options.has_agents()) report_bindings(plan.value());
   if (!options.standard_input) {
     if (const auto error = close_standard_input()) return fail(*error);
   }

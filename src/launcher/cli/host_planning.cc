@@ -1,5 +1,6 @@
 #include "launcher/cli/host_planning.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,19 @@ Result<ProgramFile> find_file(const ProgramOptions& options, bool identify) {
   if (!build.ok()) return Error{"--checkpoint-dir: " + build.error().text};
   program.build = build.value();
   return program;
+}
+
+std::string processors_text(const cpu_set_t& set) {
+  std::string text;
+  for (int first = 0; first < CPU_SETSIZE; ++first) {
+    if (!CPU_ISSET(first, &set)) continue;
+    int last = first;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(first);
+    if (last > first) text += "-" + std::to_string(last);
+    first = last;
+  }
+  return text;
 }
 
 // Returns the number of open descriptors of this process.
@@ -130,6 +144,36 @@ std::string random_hex(std::size_t bytes) {
     text += digits;
   }
   return text;
+}
+
+std::optional<Error> restrict_processors(const RunOptions& options) {
+  if (!options.processors) return {};
+  cpu_set_t usable, before, missing;
+  CPU_ZERO(&before);
+  sched_getaffinity(0, sizeof before, &before);
+  const auto refused = [](const cpu_set_t& those, const std::string& why) {
+    return Error{"--cpu-set: processors " + processors_text(those) + " are not available; " + why};
+  };
+  const std::string usual = "without this option ranks may use " + processors_text(before);
+  if (sched_setaffinity(0, sizeof *options.processors, &*options.processors) != 0) {
+    return refused(*options.processors, usual);
+  }
+  CPU_ZERO(&usable);
+  sched_getaffinity(0, sizeof usable, &usable);
+  CPU_XOR(&missing, &usable, &*options.processors);
+  if (CPU_COUNT(&missing) == 0) return {};
+  return refused(missing, usual);
+}
+
+void report_bindings(const HostPlan& plan) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  sched_getaffinity(0, sizeof all, &all);
+  for (const std::uint32_t r : plan.local) {
+    const bool bound = !plan.bindings.empty();
+    fprintf(stderr, "rejoin: rank %u %s processors %s\n", r, bound ? "is bound to" : "may use",
+            processors_text(bound ? plan.bindings[r] : all).c_str());
+  }
 }
 
 SpawnSettings prepare_process(std::uint32_t ranks) {

@@ -27,6 +27,11 @@ struct HostIdentity {
 // complete() options.
 Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& identity);
 
+// Carries out --cpu-set for this process. Errors: processors are not available.
+std::optional<Error> restrict_processors(const RunOptions& options);
+// Prints the processors of the host's ranks.
+void report_bindings(const HostPlan& plan);
+
 // Blocks signals, which are read from a descriptor from here on, and makes this process the parent
 // of the ranks' orphans.
 SpawnSettings prepare_process(std::uint32_t ranks);

@@ -55,11 +55,13 @@ Agents::Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_sh
 Agents::~Agents() {
   for (Agent& agent : agents_) {
     if (agent.stream) agent.stream->close_output();
+    // A remote shell that has not reached its host would go on trying.
+    if (agent.pid > 0 && agent.port == 0) kill(-agent.pid, SIGTERM);
   }
   const std::uint64_t end_ns = monotonic_ns() + kEndNs;
   for (Agent& agent : agents_) {
     while (agent.pid > 0 && waitpid(agent.pid, nullptr, WNOHANG) == 0) {
-      if (monotonic_ns() > end_ns) kill(agent.pid, SIGKILL);
+      if (monotonic_ns() > end_ns) kill(-agent.pid, SIGKILL);
       const timespec pause = {0, 1'000'000};
       nanosleep(&pause, nullptr);
     }
