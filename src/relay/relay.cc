@@ -1,6 +1,7 @@
 #include "relay/relay.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int kConnectMs = 2'000;
 constexpr long kPauseNs = 20'000'000;
+constexpr unsigned kTriesUntilTold = 100;
 constexpr std::size_t kMostStrangers = 8;  // connections that have not proved anything yet
 
 // The newest connection with each node that connects to this one.
@@ -69,13 +71,21 @@ class Accepted {
 
 // Connects to a node with a lower number, again whenever the connection has ended.
 void keep_connected(const Plan& plan, std::uint32_t node) {
-  for (;;) {
-    std::string why;
-    const int fd = connect_to(plan.nodes[node], kConnectMs, &why);
+  const Address& address = plan.nodes[node];
+  for (unsigned tries = 0;; ++tries) {
+    std::string why = "it has another secret, or is no relay";
+    const int fd = connect_to(address, kConnectMs, &why);
     if (fd >= 0 && greet(fd, {plan.job, plan.node, node}, plan.authenticate)) {
       Link link(plan.base, plan.node, node, fd);
       if (!link.receive()) _exit(kExitProtocol);
+      tries = 0;
       continue;
+    }
+    if (tries == kTriesUntilTold) {
+      fprintf(
+          stderr,
+          "rejoin: node %u cannot connect to node %u at %s, port %u: %s; the job waits for it\n",
+          plan.node, node, address.host.c_str(), address.port, why.c_str());
     }
     if (fd >= 0) close(fd);
     const timespec pause = {0, kPauseNs};

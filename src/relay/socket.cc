@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '1'};
 constexpr std::size_t kNonceBytes = 32;
-constexpr timeval kGreetingTime = {2, 0};
+constexpr std::uint64_t kGreetingNs = 2'000'000'000;
 
 struct Greeting {
   char protocol[8];
@@ -28,6 +28,13 @@ struct Greeting {
   std::uint32_t reserved;
   std::uint8_t nonce[kNonceBytes];
 };
+
+std::uint64_t now_ns() {
+  timespec t = {};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
 
 bool send_all(int fd, const void* data, std::size_t bytes) {
   const auto* at = static_cast<const char*>(data);
@@ -41,11 +48,16 @@ bool send_all(int fd, const void* data, std::size_t bytes) {
   return true;
 }
 
-bool receive_all(int fd, void* data, std::size_t bytes) {
+// Waits until all bytes have come, but not longer than until `end_ns`.
+bool receive_all(int fd, void* data, std::size_t bytes, std::uint64_t end_ns) {
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t n = recv(fd, at, bytes, 0);
-    if (n < 0 && errno == EINTR) continue;
+    const std::uint64_t now = now_ns();
+    pollfd ready = {fd, POLLIN, 0};
+    const int left_ms = now < end_ns ? static_cast<int>((end_ns - now) / 1'000'000) : 0;
+    if (poll(&ready, 1, left_ms) == 0) return false;
+    const ssize_t n = recv(fd, at, bytes, MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n <= 0) return false;
     at += n;
     bytes -= static_cast<std::size_t>(n);
@@ -64,11 +76,6 @@ bool same(const Digest& a, const Digest& b) {
   std::uint8_t differs = 0;
   for (std::size_t i = 0; i < kDigestBytes; ++i) differs |= a[i] ^ b[i];
   return differs == 0;
-}
-
-void set_patience(int fd, const timeval& time) {
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
 int connect_one(const addrinfo& to, int patience_ms) {
@@ -93,9 +100,9 @@ int connect_one(const addrinfo& to, int patience_ms) {
 
 }  // namespace
 
-int listen_anywhere(std::uint16_t* port) {
+int listen_at_any_port(bool for_others, std::uint16_t* port) {
   // One socket for both versions of the protocol, where the machine has IPv6.
-  int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int fd = for_others ? socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
   sockaddr_in6 six = {};
   six.sin6_family = AF_INET6;
   const int off = 0;
@@ -105,6 +112,7 @@ int listen_anywhere(std::uint16_t* port) {
     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in four = {};
     four.sin_family = AF_INET;
+    if (!for_others) four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&four), sizeof four) != 0) {
       if (fd >= 0) close(fd);
       return -1;
@@ -140,14 +148,13 @@ int connect_to(const Address& address, int patience_ms, std::string* why) {
 }
 
 std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate& authenticate) {
-  constexpr timeval kForEver = {0, 0};
-  set_patience(fd, kGreetingTime);
+  const std::uint64_t end_ns = now_ns() + kGreetingNs;
   Greeting mine = {}, theirs = {};
   std::copy_n(kProtocol, sizeof kProtocol, mine.protocol);
   mine.job = ends.job;
   mine.node = ends.mine;
   if (getrandom(mine.nonce, sizeof mine.nonce, 0) != sizeof mine.nonce) return std::nullopt;
-  if (!send_all(fd, &mine, sizeof mine) || !receive_all(fd, &theirs, sizeof theirs)) {
+  if (!send_all(fd, &mine, sizeof mine) || !receive_all(fd, &theirs, sizeof theirs, end_ns)) {
     return std::nullopt;
   }
   if (memcmp(theirs.protocol, kProtocol, sizeof kProtocol) != 0 || theirs.job != ends.job ||
@@ -157,11 +164,10 @@ std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate&
   const Digest my_proof = proof(authenticate, mine, theirs);
   Digest their_proof;
   if (!send_all(fd, my_proof.data(), kDigestBytes) ||
-      !receive_all(fd, their_proof.data(), kDigestBytes) ||
+      !receive_all(fd, their_proof.data(), kDigestBytes, end_ns) ||
       !same(their_proof, proof(authenticate, theirs, mine))) {
     return std::nullopt;
   }
-  set_patience(fd, kForEver);
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return theirs.node;

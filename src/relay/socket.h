@@ -30,9 +30,9 @@ struct Ends {
 };
 inline constexpr std::uint32_t kAnyNode = ~std::uint32_t{0};
 
-// Opens a listening socket, on a port that the system chooses, for all addresses of this machine.
-// Returns -1 on failure, with errno set.
-int listen_anywhere(std::uint16_t* port);
+// Opens a listening socket, on a port that the system chooses, for all addresses of this machine,
+// or only for connections from this machine. Returns -1 on failure, with errno set.
+int listen_at_any_port(bool for_others, std::uint16_t* port);
 // Connects within `patience_ms`. Returns -1 on failure; `why`: the reason.
 int connect_to(const Address& address, int patience_ms, std::string* why);
 // Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces and

@@ -149,7 +149,14 @@ void Agent::connect_relay(const Order::Relays& relays) {
   for (int i = 0; i < relays.host_size(); ++i) {
     nodes.push_back({relays.host(i), static_cast<std::uint16_t>(relays.port(i))});
   }
-  processes_.add_helper(relay_->start(std::move(nodes)));
+  watch_relay(relay_->start(std::move(nodes)));
+}
+
+void Agent::watch_relay(pid_t pid) {
+  if (pid > 0) return processes_.add_helper(pid);
+  Report lost;
+  lost.set_agent_lost("cannot start its relay, or it ends again and again");
+  reporter_.send(std::move(lost));
 }
 
 void Agent::stop() {
@@ -164,7 +171,7 @@ void Agent::stop() {
 
 // Several hosts would have to agree on a set.
 void Agent::roll_back(std::uint32_t incarnation) {
-  if (plan_.local.size() != plan_.ranks || segment_.recycles() || !core_.has_set()) {
+  if (relay_ || segment_.recycles() || !core_.has_set()) {
     return reporter_.happened(0, Event::NoSet{});
   }
   carry_out(core_.roll_back(incarnation));
@@ -399,11 +406,7 @@ Processes::Calls Agent::process_calls() {
 
 void Agent::on_helper_ended(pid_t pid) {
   if (relay_ && pid == relay_->pid()) {
-    const pid_t next = relay_->start_again();
-    if (next > 0) return processes_.add_helper(next);
-    Report lost;
-    lost.set_agent_lost("has a relay that ends again and again");
-    reporter_.send(std::move(lost));
+    watch_relay(relay_->start_again());
   } else if (pid == guardian_->pid()) {
     guardian_->lost();
     reporter_.tell("the guardian of this job (process " + std::to_string(pid) +

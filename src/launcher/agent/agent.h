@@ -57,6 +57,7 @@ class Agent : private AgentDriver {
   void start_ranks_from(std::size_t i);
   void stop();
   void connect_relay(const Order::Relays& relays);
+  void watch_relay(pid_t pid);
   void on_helper_ended(pid_t pid);
   void roll_back(std::uint32_t incarnation);
   void put_files_back(std::uint64_t set);

@@ -44,7 +44,7 @@ std::optional<Error> RelayProcess::listen() {
     if (hmac(secret.data(), secret.size(), data, bytes, digest.data()) != 0) abort();
     return digest;
   };
-  listener_ = Descriptor(relay::listen_anywhere(&port_));
+  listener_ = Descriptor(relay::listen_at_any_port(!plan_.options.hosts.empty(), &port_));
   if (!listener_.open()) return Error{"no port to listen at: " + error_text(errno)};
   return {};
 }

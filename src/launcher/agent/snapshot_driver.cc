@@ -100,7 +100,8 @@ void SnapshotDriver::look() {
   std::uint64_t cost_ns = 0;
   for (const std::uint32_t r : plan_.local) cost_ns = std::max(cost_ns, newest_cost_ns(r));
   const journal::SegmentHeader* header = segment_.header();
-  cost_ns = SnapshotPolicy::job_cost_ns(cost_ns, plan_.ranks, header->cores);
+  cost_ns = SnapshotPolicy::job_cost_ns(cost_ns, static_cast<std::uint32_t>(plan_.local.size()),
+                                        header->cores);
   const SnapshotRound round = policy_.look(loop_.now_ns(), cost_ns);
   if (round == SnapshotRound::kNone) return set_timer();
   if (segment_.recycles() || header->goes_back_to.load() == journal::Return::kVersions) {

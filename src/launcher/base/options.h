@@ -27,6 +27,7 @@ struct ProgramOptions {
   std::string working_directory = {};
   std::optional<std::uint32_t> processors_each = {};  // number of processors of each rank
   std::vector<HostSlots> hosts = {};                  // empty: this machine
+  bool names_this_host = false;                       // its list has no other host
 };
 
 // How the output of ranks is shown.

@@ -49,6 +49,14 @@ class AgentProcess {
     if (!order.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
     if (order.what_case() == Order::kPlan) return prepare(order);
     if (!agent_) return;
+    if (order.what_case() == Order::kStart && !output_directory_.empty()) {
+      if (const auto error = RankFiles::prepare(output_directory_, local_, false)) {
+        Report lost;
+        lost.set_host(order.host());
+        lost.set_agent_lost("cannot start its ranks: " + error->text);
+        return send(lost);
+      }
+    }
     const bool is_last = order.what_case() == Order::kFinish;
     loop_.post([this, order = std::move(order)] { agent_->order(order); });
     if (is_last) loop_.post([this] { loop_.stop(); });
@@ -64,6 +72,7 @@ class AgentProcess {
       report.mutable_ready()->set_why(error->text);
     } else {
       report.mutable_ready()->set_port(agent_->relay_port());
+      report.mutable_ready()->set_now_ns(loop_.now_ns());
     }
     send(report);
   }
@@ -83,7 +92,7 @@ class AgentProcess {
     }
     if (chdir(plan.directory().c_str()) != 0) {
       return Error{"the working directory " + plan.directory() + ": " + error_text(errno) +
-                   "; it has to be there on every host (--wdir names another one)"};
+                   "; it has to be there on every host"};
     }
     auto options = options_of(plan);
     if (!options.ok()) return options.error();
@@ -92,19 +101,15 @@ class AgentProcess {
     for (std::uint32_t r = 0; r < options.value().ranks(); ++r) {
       if (options.value().place_of(r).node == host) local.push_back(r);
     }
-    auto made = make_host_plan(options.value(), {plan.job(), plan.secret(), host, local});
+    auto made = make_host_plan(options.value(), {plan.job(), plan.secret(), host, local, true});
     if (!made.ok()) return made.error();
     made.value().first_incarnation = plan.incarnation();
     if (options.value().report_bindings) report_bindings(made.value());
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
     if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size())))
       return error;
-    const OutputOptions& output = made.value().options.output;
-    if (!output.directory.empty()) {
-      if (const auto error = RankFiles::prepare(output.directory, made.value().ranks, false)) {
-        return error;
-      }
-    }
+    output_directory_ = made.value().options.output.directory;
+    local_ = local;
     settings.lifeline = lifeline_.path();
     auto guardian = std::make_unique<Guardian>(made.value().socket, lifeline_);
     auto listener = listen_at(made.value().socket);
@@ -144,6 +149,8 @@ class AgentProcess {
   Lifeline lifeline_;
   MessageStream stream_;
   std::optional<Agent> agent_;
+  std::string output_directory_;
+  LocalRanks local_;
 };
 
 }  // namespace

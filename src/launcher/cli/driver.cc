@@ -149,7 +149,9 @@ Result<HostPlan> plan_job(RunOptions& options, std::uint32_t processors) {
   if (const auto error = check_allocation(options)) return *error;
   if (const auto error = complete(options, processors)) return *error;
   if (const auto error = check_options(options)) return *error;
-  return make_host_plan(options, {random_hex(8), random_hex(16), 0, all_local(options.ranks())});
+  // The agents of other hosts choose processors for their ranks.
+  const LocalRanks here = options.hosts.empty() ? all_local(options.ranks()) : LocalRanks();
+  return make_host_plan(options, {random_hex(8), random_hex(16), 0, here});
 }
 
 void warn(const RunOptions& options) {
@@ -364,7 +366,7 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   // Done last: until it is certain that this job runs, the files may be another job's.
   if (!run.options.output.directory.empty()) {
     const auto error =
-        RankFiles::prepare(run.options.output.directory, plan.ranks, run.options.resume);
+        RankFiles::prepare(run.options.output.directory, plan.local, run.options.resume);
     if (error) return *error;
   }
   if (!run.events) {
@@ -401,8 +403,7 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
 
 // What the agents of all hosts need to know: what this process was given, and what it has found
 // out.
-Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments,
-                    std::uint64_t elapsed_ns) {
+Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments) {
   Order order;
   Order::Plan& to = *order.mutable_plan();
   to.set_version(version_text());
@@ -418,7 +419,6 @@ Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& argume
   for (const std::string& host : options.hosts) to.add_hosts(host);
   to.set_journal_limit_bytes(options.journal_limit_bytes);
   to.set_snapshot_every_bytes(options.snapshots.every_bytes);
-  to.set_elapsed_ns(elapsed_ns);
   return order;
 }
 
@@ -459,10 +459,15 @@ Result<int> run_on_hosts(Run& run, const HostPlan& plan,
                  ") before all hosts were ready; no rank was started",
              kExitSignal + signal});
   });
+  Loop::Timer too_long(loop, [&] {
+    give_up({"the time limit of --timeout has expired before all hosts were ready", kExitTimeout});
+  });
+  if (options.timeout_ns) too_long.set(*options.timeout_ns);
   agents.emplace(
       loop, std::move(names), options.remote_shell,
       Agents::Calls{[&] {
                       interrupted.reset();
+                      too_long.clear();
                       supervisor.emplace(
                           loop, std::move(job), std::move(events.value()), [&](Order order) {
                             loop.post([&agents, order = std::move(order)] { agents->send(order); });
@@ -475,7 +480,7 @@ Result<int> run_on_hosts(Run& run, const HostPlan& plan,
                         if (supervisor) supervisor->report(report);
                       });
                     }});
-  agents->start(order_of_plan(plan, arguments, loop.now_ns()));
+  agents->start(order_of_plan(plan, arguments));
   loop.run([&] {
     if (supervisor) supervisor->idle();
   });
@@ -520,7 +525,11 @@ int run_job(RunOptions options, const std::vector<std::string>& arguments) {
   Run run;
   run.begun_ns = monotonic_ns();
   warn(options);
-  if (const auto error = restrict_processors(options)) return fail(*error);
+  const bool elsewhere = std::any_of(options.programs.begin(), options.programs.end(),
+                                     [](const ProgramOptions& p) { return !p.hosts.empty(); });
+  if (!elsewhere) {
+    if (const auto error = restrict_processors(options)) return fail(*error);
+  }
   run.processors = usable_processors();
   auto plan = plan_job(options, run.processors);
   if (!plan.ok()) return fail(plan.error());
@@ -531,7 +540,9 @@ int run_job(RunOptions options, const std::vector<std::string>& arguments) {
   run.input_begin = lseek(0, 0, SEEK_CUR);
   run.options = std::move(options);
   run.settings = prepare_process(plan.value().ranks);
-  if (const auto error = check_descriptors(plan.value().ranks)) return fail(*error);
+  if (!elsewhere) {
+    if (const auto error = check_descriptors(plan.value().ranks)) return fail(*error);
+  }
   if (run.options.has_agents()) {
     const auto code = run_on_hosts(run, plan.value(), arguments);
     return code.ok() ? code.value() : fail(code.error());

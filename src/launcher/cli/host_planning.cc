@@ -51,13 +51,14 @@ Result<std::vector<cpu_set_t>> choose_processors(const HostPlan& plan, const Loc
   return bind_ranks(plan.lib_directory, binding, count);
 }
 
-Result<ProgramFile> find_file(const ProgramOptions& options, bool identify) {
+Result<ProgramFile> find_file(const ProgramOptions& options, bool identify, bool tells) {
   ProgramFile program;
   auto path = check_program(options.command[0], options.working_directory);
   if (!path.ok()) return path.error();
   program.path = path.value();
   program.identity = identity_of(program.path);
-  const std::string trouble = certain_trouble(options.command[0], program.path);
+  const std::string trouble =
+      tells ? certain_trouble(options.command[0], program.path) : std::string();
   if (!trouble.empty()) fprintf(stderr, "rejoin: %s\n", trouble.c_str());
   if (!identify) return program;
   auto build = build_of(program.path, library_directory());
@@ -108,7 +109,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& i
   plan.host = identity.host;
   plan.local = identity.local;
   for (const ProgramOptions& each : options.programs) {
-    auto program = find_file(each, !options.checkpoint_directory.empty());
+    auto program = find_file(each, !options.checkpoint_directory.empty(), !identity.is_agent);
     if (!program.ok()) return program.error();
     plan.programs.push_back(std::move(program.value()));
   }
@@ -125,6 +126,7 @@ Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& i
   }
   // The ranks of all agents of this machine, so that no two get the same processor.
   const LocalRanks here = options.hosts.empty() ? all_local(plan.ranks) : plan.local;
+  if (here.empty()) return plan;
   const auto sets = choose_processors(plan, here);
   if (!sets.ok()) return sets.error();
   if (sets.value().empty()) return plan;

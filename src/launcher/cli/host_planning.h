@@ -21,6 +21,7 @@ struct HostIdentity {
   std::string secret;  // 32
   std::uint32_t host = 0;
   LocalRanks local;
+  bool is_agent = false;  // ftrun has told the user what it has found out about the programs
 };
 
 // Errors: a program is not there or cannot run; there are not enough processors. REQUIRES

@@ -105,9 +105,14 @@ std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) 
   std::optional<std::uint64_t> slots;
   if (!list.empty()) slots = slots_of(list);
   if (!all_here) {
+    // Other hosts would take "localhost" for themselves.
+    for (HostSlots& host : list) {
+      if (is_this_host(host.name, own)) host.name = own;
+    }
     list = merged(list);
     slots = slots_of(list);
   }
+  program.names_this_host = all_here && !list.empty();
   if (!raw.on_each_host.empty()) {
     const auto each = parse_ranks(raw.on_each_host_option, raw.on_each_host);
     if (!each.ok()) return each.error();
@@ -147,10 +152,6 @@ std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) 
     program.ranks = static_cast<std::uint32_t>(ranks.value());
   }
   if (all_here) return {};
-  for (HostSlots& host : list) {
-    // Other hosts would take that name for themselves.
-    if (is_this_host(host.name, own) && list.size() > 1) host.name = own;
-  }
   program.hosts = std::move(list);
   return {};
 }
@@ -167,6 +168,11 @@ std::optional<Error> fill_hosts(RunOptions& options) {
     }
   }
   if (hosts.empty()) return {};
+  if (std::any_of(options.programs.begin(), options.programs.end(),
+                  [](const ProgramOptions& p) { return p.names_this_host; })) {
+    return Error{"the programs of a job run on the same hosts: give one list of them, or the same",
+                 kExitUsage};
+  }
   if (!options.layout.empty()) {
     return Error{"--layout lays out nodes on this machine; with other hosts, they are the nodes",
                  kExitUsage};

@@ -648,7 +648,10 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
     return usage("--between-nodes needs several nodes, for example --layout 2,2");
   }
   if (options.journal_limit_bytes == 0) {
-    options.journal_limit_bytes = default_journal_limit_bytes(options.journal_directory);
+    // Agents of several nodes may share this machine.
+    const bool shared = options.has_agents() && options.hosts.empty();
+    options.journal_limit_bytes = default_journal_limit_bytes(options.journal_directory) /
+                                  (shared ? options.layout.size() : 1);
   }
   std::uint64_t& every_bytes = options.snapshots.every_bytes;
   if (every_bytes == 0) {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -13,10 +14,15 @@
 #include <sstream>
 #include <utility>
 
+#include "launcher/base/grammar.h"
+
 namespace rejoin::launcher {
 namespace {
 
 constexpr std::uint64_t kEndNs = 5'000'000'000;  // that agents have to end their ranks' processes
+// After that time without an end, agents that were told to stop their ranks, or to kill them, count
+// as lost: a host may be silent.
+constexpr std::uint64_t kStopNs = 15'000'000'000, kKillNs = 2'000'000'000;
 
 std::string own_path() {
   char path[4096];
@@ -33,7 +39,9 @@ std::string quoted(const std::string& text) {
 
 std::vector<std::string> command_of(const std::string& host, const std::string& remote_shell) {
   const std::string path = own_path();
-  if (host.empty()) return {path, "agent"};
+  char own[HOST_NAME_MAX + 1] = "";
+  gethostname(own, sizeof own - 1);
+  if (host.empty() || is_this_host(host, own)) return {path, "agent"};
   std::vector<std::string> words;
   std::istringstream text(remote_shell);
   for (std::string word; text >> word;) words.push_back(word);
@@ -45,7 +53,10 @@ std::vector<std::string> command_of(const std::string& host, const std::string& 
 }  // namespace
 
 Agents::Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell, Calls calls)
-    : loop_(loop), remote_shell_(std::move(remote_shell)), calls_(std::move(calls)) {
+    : loop_(loop),
+      remote_shell_(std::move(remote_shell)),
+      calls_(std::move(calls)),
+      patience_(loop, [this] { give_up_on_silent_ones(); }) {
   for (std::string& name : hosts) {
     agents_.emplace_back();
     agents_.back().name = std::move(name);
@@ -119,7 +130,16 @@ void Agents::spawn(std::uint32_t host) {
 
 void Agents::send(const Order& order) {
   Agent& agent = agents_[order.host()];
+  if (order.what_case() == Order::kStop) patience_.set(loop_.now_ns() + kStopNs);
+  if (order.what_case() == Order::kKill) patience_.set(loop_.now_ns() + kKillNs);
   if (agent.stream) agent.stream->send(order.SerializeAsString());
+}
+
+// The end of the stream tells the rest.
+void Agents::give_up_on_silent_ones() {
+  for (const Agent& agent : agents_) {
+    if (!agent.finished && agent.pid > 0) kill(-agent.pid, SIGKILL);
+  }
 }
 
 void Agents::on_message(std::uint32_t host, std::string_view message) {
@@ -128,6 +148,9 @@ void Agents::on_message(std::uint32_t host, std::string_view message) {
   report.set_host(host);
   if (report.what_case() == Report::kReady) return on_ready(host, report.ready());
   agents_[host].finished |= report.what_case() == Report::kFinished;
+  if (report.what_case() == Report::kHappened) {
+    report.mutable_happened()->set_at_ns(report.happened().at_ns() + agents_[host].clock_ns);
+  }
   calls_.report(std::move(report));
 }
 
@@ -139,12 +162,14 @@ void Agents::on_ready(std::uint32_t host, const Report::Ready& ready) {
     return calls_.failed({where + ready.why(), ready.exit_code()});
   }
   agents_[host].port = ready.port();
+  agents_[host].clock_ns = loop_.now_ns() - ready.now_ns();
   if (std::any_of(agents_.begin(), agents_.end(), [](const Agent& a) { return a.port == 0; }))
     return;
   all_ready_ = true;
   Order order;
   for (const Agent& agent : agents_) {
-    order.mutable_relays()->add_host(agent.name.empty() ? "localhost" : agent.name);
+    const std::string address = agent.name.substr(agent.name.rfind('@') + 1);
+    order.mutable_relays()->add_host(address.empty() ? "localhost" : address);
     order.mutable_relays()->add_port(agent.port);
   }
   for (std::uint32_t to = 0; to < agents_.size(); ++to) {

@@ -40,12 +40,14 @@ class Agents {
   void send(const Order& order);
 
  private:
+  void give_up_on_silent_ones();
   struct Agent {
     std::string name;  // of its host; empty: this machine
     pid_t pid = -1;
     std::unique_ptr<MessageStream> stream;
-    std::uint32_t port = 0;  // of its relay; 0: it is not ready
-    bool finished = false;   // it has sent its last report
+    std::uint32_t port = 0;      // of its relay; 0: it is not ready
+    bool finished = false;       // it has sent its last report
+    std::uint64_t clock_ns = 0;  // what is added to its times
   };
 
   void spawn(std::uint32_t host);
@@ -62,6 +64,7 @@ class Agents {
   std::vector<Agent> agents_;
   bool all_ready_ = false;
   bool failed_ = false;
+  Loop::Timer patience_;
 };
 
 }  // namespace rejoin::launcher

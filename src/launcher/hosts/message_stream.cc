@@ -40,18 +40,14 @@ void MessageStream::send(const std::string& message) {
 }
 
 void MessageStream::write() {
-  std::size_t sent = 0;
-  while (sent < unsent_.size()) {
-    const ssize_t n = ::write(out_.get(), unsent_.data() + sent, unsent_.size() - sent);
+  while (sent_ < unsent_.size()) {
+    const ssize_t n = ::write(out_.get(), unsent_.data() + sent_, unsent_.size() - sent_);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno != EAGAIN) {  // its end is seen, and told, by the other descriptor
-      unsent_.clear();
-      return write_watch_.pause();
-    }
+    if (n < 0 && errno != EAGAIN) sent_ = unsent_.size();  // the other descriptor tells its end
     if (n < 0) break;
-    sent += static_cast<std::size_t>(n);
+    sent_ += static_cast<std::size_t>(n);
   }
-  unsent_.erase(0, sent);
+  if (sent_ > unsent_.size() / 2) unsent_.erase(0, std::exchange(sent_, 0));
   unsent_.empty() ? write_watch_.pause() : write_watch_.want(EPOLLOUT);
 }
 

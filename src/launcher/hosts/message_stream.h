@@ -43,6 +43,7 @@ class MessageStream {
   const Calls calls_;
   std::string received_;  // what has come of the next message
   std::string unsent_;
+  std::size_t sent_ = 0;  // of unsent_
   bool ended_ = false;
   Loop::Watch read_watch_, write_watch_;
 };

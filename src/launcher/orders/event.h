@@ -140,6 +140,7 @@ struct Event {
       what;
   // Deaths that the agent of its host had published by then. 0: it comes from no agent.
   std::uint32_t epoch = 0;
+  std::uint32_t host = 0;  // of that agent
 };
 
 }  // namespace rejoin::launcher

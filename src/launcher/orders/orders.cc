@@ -275,7 +275,7 @@ std::optional<Event> to_event(const Report& report) {
   const Happened& h = report.happened();
   auto what = what_of(h, report.host());
   if (!what) return {};
-  return Event{h.at_ns(), h.rank(), std::move(*what), h.epoch()};
+  return Event{h.at_ns(), h.rank(), std::move(*what), h.epoch(), report.host()};
 }
 
 }  // namespace rejoin::launcher

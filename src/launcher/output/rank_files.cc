@@ -22,10 +22,10 @@ std::optional<Error> make_directory(const std::string& path) {
 
 }  // namespace
 
-std::optional<Error> RankFiles::prepare(const std::string& directory, std::uint32_t ranks,
+std::optional<Error> RankFiles::prepare(const std::string& directory, const LocalRanks& ranks,
                                         bool goes_on) {
   const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (goes_on ? 0 : O_TRUNC);
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+  for (const std::uint32_t rank : ranks) {
     if (const auto error = make_directory(directory + "/rank." + std::to_string(rank))) {
       return error;
     }

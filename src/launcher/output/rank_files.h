@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/file.h"
+#include "launcher/base/options.h"
 #include "launcher/base/result.h"
 
 namespace rejoin::launcher {
@@ -17,7 +18,7 @@ class RankFiles {
   // Creates or truncates DIRECTORY/rank.R/stdout and stderr for each rank. goes_on: the files stay
   // as they are, because a resumed job prints the rest. Errors: one cannot be written. Leaves no
   // file open: a job may have more ranks than there are descriptors.
-  static std::optional<Error> prepare(const std::string& directory, std::uint32_t ranks,
+  static std::optional<Error> prepare(const std::string& directory, const LocalRanks& ranks,
                                       bool goes_on);
 
   explicit RankFiles(std::string directory) : directory_(std::move(directory)) {}

@@ -153,20 +153,25 @@ void Supervisor::report(const Report& report) {
 
 void Supervisor::on_agent_lost(std::uint32_t host, const std::string& why) {
   if (!unfinished_.contains(host)) return;
+  if (finishing_) {
+    tell("the agent of node " + std::to_string(host) + " " + why + " before it had cleaned up");
+  }
   step(Event::AgentLost{host, why});
   // It will neither report where its ranks stand nor finish.
-  unreported_.erase(host);
+  if (unreported_.erase(host) > 0 && unreported_.empty()) {
+    terminal_.add(1, std::exchange(held_lines_, {}));
+  }
   Report::Finished finished;
   finished.set_failed(true);
   on_finished(host, finished);
 }
 
 void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finished) {
-  stop_timer_.clear();
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
   unfinished_.erase(host);
   if (!unfinished_.empty()) return;
+  stop_timer_.clear();
   if (begins_again_) return loop_.stop();
   Record end{.event = "end", .at_ns = loop_.now_ns()};
   end.epoch = epoch_;
@@ -268,6 +273,7 @@ void Supervisor::act(const Action::BeginAgain& a) {
 
 void Supervisor::act(const Action::Finish& a) {
   exit_code_ = a.code;
+  finishing_ = true;
   totals_ = a.totals;
   send_all([](Order& order) { order.mutable_finish(); });
 }

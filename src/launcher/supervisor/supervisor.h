@@ -97,6 +97,7 @@ class Supervisor {
   Loop::Timer stop_timer_;  // gives the other ranks a moment to end by themselves
   Terminal terminal_;
   int exit_code_ = 0;
+  bool finishing_ = false;  // no process of any rank is left
   std::optional<Beginning> begins_again_;
   bool has_read_input_ = false;
   Totals totals_;                       // set at the job's end

@@ -74,6 +74,7 @@ SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& begin
 std::vector<Action> SupervisorCore::step(const Event& e) {
   actions_.clear();
   now_ns_ = e.at_ns;
+  host_ = e.host;
   rank_ = e.rank;
   epoch_ = std::max(epoch_, e.epoch);
   if (is_void(e)) return {};
@@ -394,7 +395,8 @@ void SupervisorCore::on(const Event::Heartbeat& e) {
 
 void SupervisorCore::on(const Event::Snapshot& e) {
   record_job("snapshot").protection = e.protection;
-  if (std::exchange(told_protected_, true)) return;
+  protected_hosts_.insert(host_);
+  if (protected_hosts_.size() < host_over_.size() || std::exchange(told_protected_, true)) return;
   detail("every rank has an image of its process, " + duration_text(now_ns_) +
          " after the start: from now on a rank that dies goes on from its newest image");
 }
@@ -410,10 +412,15 @@ void SupervisorCore::on(const Event::AllOver& e) {
 
 // The ranks of the host have ended with their agent, and no other agent can start them again.
 void SupervisorCore::on(const Event::AgentLost& e) {
-  if (host_over_[e.host]) return;
-  stop(kExitFailure, "the agent of host " + std::to_string(e.host) + " " + e.why +
+  if (std::find(host_over_.begin(), host_over_.end(), false) == host_over_.end()) return;
+  // Its relay is lost, too: ranks of other hosts may wait for what it had not sent.
+  stop(kExitFailure, "the agent of " + host_text(e.host) + " " + e.why +
                          ", and its ranks have ended with it, so the job ends");
   host_is_over(e.host);
+}
+
+std::string SupervisorCore::host_text(std::uint32_t host) const {
+  return "host " + (host < options_.hosts.size() ? options_.hosts[host] : std::to_string(host));
 }
 
 void SupervisorCore::host_is_over(std::uint32_t host) {

@@ -171,6 +171,7 @@ class SupervisorCore {
   void on(const Event::AllOver& event);
   void on(const Event::AgentLost& event);
   void host_is_over(std::uint32_t host);
+  std::string host_text(std::uint32_t host) const;
   void on_death(const Event::Ended& event);
   bool may_go_back() const;
   void go_back(GoesBack why);
@@ -206,13 +207,15 @@ class SupervisorCore {
   // Time and rank of the event that is being handled.
   std::uint64_t now_ns_ = 0;
   std::uint32_t rank_ = 0;
+  std::uint32_t host_ = 0;   // of the agent that reports it
   std::uint32_t epoch_ = 0;  // the newest that an agent has reported
   bool stopping_ = false;
   bool interrupted_ = false;
-  bool has_written_ = false;   // a set of images, from which the job can go on
-  bool begins_again_ = false;  // when no process is left
-  bool journal_full_ = false;  // a rank has found it full
-  bool recycles_ = false;      // ranks may keep less than replays need
+  bool has_written_ = false;                 // a set of images, from which the job can go on
+  bool begins_again_ = false;                // when no process is left
+  bool journal_full_ = false;                // a rank has found it full
+  bool recycles_ = false;                    // ranks may keep less than replays need
+  std::set<std::uint32_t> protected_hosts_;  // of which every rank has an image
   bool told_protected_ = false;
   std::optional<GoesBack> goes_back_;  // while all ranks are going back
   bool somebody_initialized_ = false;
