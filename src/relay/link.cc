@@ -70,8 +70,26 @@ namespace {
 constexpr unsigned kLooks = 20;
 constexpr long kSettleNs = 1'000'000;     // as ShmHost::kSettleNs
 constexpr long kPositionsNs = 2'000'000;  // after so long without anything new, positions are sent
-constexpr long kSleepNs = 200'000'000;    // a lost wake-up costs this
+constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
+constexpr long kSleepNs = 200'000'000;  // a lost wake-up costs this
 constexpr std::size_t kReadBytes = 256 * 1024;
+
+void full_fence() {
+#if defined(__SANITIZE_THREAD__)
+  // ThreadSanitizer does not model fences; a read-modify-write orders as much.
+  static std::atomic<unsigned> word{0};
+  word.fetch_add(1, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+std::uint64_t now_ns() {
+  timespec t = {};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
 
 void wait_for(const journal::AnyWord<std::uint32_t>& bell, long ns) {
   const timespec limit = {0, ns};
@@ -133,6 +151,7 @@ void Link::send() {
   Output out;
   sink_.say_what_it_has(out);
   if (!flush(out)) return cut();
+  std::uint64_t positions_ns = now_ns();
   for (unsigned looks = 0;;) {
     bool ready, over;
     {
@@ -142,10 +161,16 @@ void Link::send() {
     }
     if (over) return;
     if (!ready) {
-      wait_for(journal::header_of(base_)->relay_bell[peer_], kSettleNs);
+      const timespec pause = {0, kSettleNs};
+      nanosleep(&pause, nullptr);
       continue;
     }
     bool sent = source_.turn(out);
+    // Ranks that wait for long need positions, also where others are never idle.
+    if (now_ns() - positions_ns > kPositionsEveryNs) {
+      positions_ns = now_ns();
+      sent |= source_.positions(out);
+    }
     if (!sent && ++looks >= kLooks) {
       if (!sleep(out, &sent)) return cut();
       looks = 0;
@@ -166,7 +191,7 @@ bool Link::sleep(Output& out, bool* sent) {
   auto& bell = h->relay_bell[peer_];
   bell.store(kRelayStores, Step::kSame, 0, std::memory_order_relaxed);
   announce(1);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   *sent = source_.turn(out);
   if (!*sent && h->light_publish != 0) {
     wait_for(bell, kSettleNs);
@@ -260,7 +285,7 @@ bool Link::take(const Head& head, const std::byte* body) {
 
 // The ranks look for themselves whether there is anything for them.
 void Link::ring_all() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   const journal::SegmentHeader* h = journal::header_of(base_);
   for (const std::uint32_t r : mine_) {
     if (h->asleep[r].load(std::memory_order_relaxed) == 0) continue;

@@ -31,8 +31,10 @@ class Accepted {
   // they reach.
   void take(std::uint32_t node, int fd) {
     Peer& peer = peers_[node];
+    std::uint64_t number = 0;
     {
       const std::lock_guard lock(peer.mutex);
+      number = ++peer.newest;
       if (peer.link != nullptr) peer.link->cut();
     }
     const std::lock_guard turn(peer.turn);
@@ -40,6 +42,7 @@ class Accepted {
     {
       const std::lock_guard lock(peer.mutex);
       peer.link = &link;
+      if (number != peer.newest) link.cut();
     }
     if (!link.receive()) _exit(kExitProtocol);
     const std::lock_guard lock(peer.mutex);
@@ -60,8 +63,9 @@ class Accepted {
  private:
   const Plan& plan_;
   struct Peer {
-    std::mutex turn;   // held while its connection lasts
-    std::mutex mutex;  // of `link`
+    std::mutex turn;           // held while its connection lasts
+    std::mutex mutex;          // of the rest
+    std::uint64_t newest = 0;  // number of the newest connection
     Link* link = nullptr;
   };
   std::deque<Peer> peers_;

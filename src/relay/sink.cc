@@ -42,8 +42,18 @@ void copy_around(void* to, const void* from, std::size_t bytes, std::size_t begi
 
 }  // namespace
 
+// All regions are laid out in the same way, and this node's own can be trusted.
 Sink::Sink(std::byte* base, std::uint32_t node, std::uint32_t from)
-    : base_(base), node_(node), from_(from) {}
+    : base_(base), node_(node), from_(from) {
+  std::uint32_t own = 0;
+  while (journal::control_of(base, own)->node != node) ++own;
+  const journal::RegionHead* head = journal::region_of(base, own);
+  const Offset begin = journal::region_offset(journal::header_of(base), own);
+  channels_ = head->channels - begin;
+  consumed_ = head->consumed - begin;
+  fixed_bytes_ =
+      head->staging[journal::kFirstStagingBuffers - 1] - begin + sizeof(journal::StagingBuffer);
+}
 
 bool Sink::is_theirs(std::uint64_t rank) const {
   return rank < journal::header_of(base_)->ranks &&
@@ -59,12 +69,37 @@ bool Sink::is_inside(std::uint64_t at, std::uint64_t bytes, bool theirs) const {
   if (at < h->first_region || at >= h->segment_bytes) return false;
   const std::uint64_t rank = (at - h->first_region) / h->region_bytes;
   const std::uint64_t place = (at - h->first_region) % h->region_bytes;
-  return bytes <= h->region_bytes - place && (theirs ? is_theirs(rank) : is_mine(rank));
+  return place >= fixed_bytes_ && bytes <= h->region_bytes - place &&
+         (theirs ? is_theirs(rank) : is_mine(rank));
 }
 
-Log* Sink::log_at(std::uint64_t at, bool theirs) const {
-  if (at % journal::kLine != 0 || !is_inside(at, sizeof(Log), theirs)) return nullptr;
-  return reinterpret_cast<Log*>(base_ + at);
+bool Sink::is_payload(std::uint64_t at, std::uint64_t bytes) const {
+  const journal::SegmentHeader* h = journal::header_of(base_);
+  return is_inside(at, bytes) &&
+         (at - h->first_region) % h->region_bytes >= journal::payload_begin(h);
+}
+
+Log* Sink::channel(std::uint64_t from, std::uint64_t to) const {
+  const Offset region =
+      journal::region_offset(journal::header_of(base_), static_cast<std::uint32_t>(from));
+  return reinterpret_cast<Log*>(base_ + region + channels_) + to;
+}
+
+// Logs lie in the heads of regions, or in permanent memory behind these.
+Log* Sink::log_at(std::uint64_t at) const {
+  if (at % journal::kLine != 0) return nullptr;
+  auto* log = reinterpret_cast<Log*>(base_ + at);
+  if (is_inside(at, sizeof(Log))) return log;
+  const journal::SegmentHeader* h = journal::header_of(base_);
+  if (at < h->first_region || at >= h->segment_bytes) return nullptr;
+  const std::uint64_t rank = (at - h->first_region) / h->region_bytes;
+  if (!is_theirs(rank)) return nullptr;
+  journal::RegionHead* head = journal::region_of(base_, static_cast<std::uint32_t>(rank));
+  if (log == &head->calls || log == &head->modules) return log;
+  for (std::uint32_t to = 0; to < h->ranks; ++to) {
+    if (is_mine(to) && log == channel(rank, to)) return log;
+  }
+  return nullptr;
 }
 
 template <class Entry>
@@ -90,18 +125,19 @@ void Sink::say_what_it_has(Frames& out) const {
     have(region.calls);
     have(region.modules);
     for (std::uint32_t to = 0; to < ranks; ++to) {
-      if (is_mine(to)) have(reinterpret_cast<Log*>(base_ + region.channels)[to]);
+      if (is_mine(to)) have(*channel(r, to));
     }
     journal::for_each_context(base_, r, [&](const ContextBlock& block) {
       have(const_cast<Log&>(block.records), block.context);
-      have(*reinterpret_cast<Log*>(base_ + block.departures), block.context);
+      if (Log* departures = log_at(block.departures)) have(*departures, block.context);
     });
   }
   out.add({Kind::kHaveAll, 0, 0, 0}, nullptr);
 }
 
 std::byte* Sink::place(const Head& head) const {
-  return head.kind == Kind::kPayload && is_inside(head.at, head.bytes) ? base_ + head.at : nullptr;
+  if (head.kind != Kind::kPayload || !is_payload(head.at, head.bytes)) return nullptr;
+  return base_ + head.at;
 }
 
 bool Sink::apply(const Head& head, const std::byte* body) {
@@ -194,7 +230,7 @@ bool Sink::append_message(const Head& head, const std::byte* body) {
   if (e == nullptr) return false;
   ChannelEntry from;
   std::memcpy(static_cast<void*>(&from), body, sizeof from);
-  if (from.bytes > journal::kInlineBytes && !is_inside(from.value, from.bytes)) return false;
+  if (from.bytes > journal::kInlineBytes && !is_payload(from.value, from.bytes)) return false;
   if (e->ready.load(std::memory_order_relaxed) != tail + 1) {
     constexpr std::size_t kBegin = offsetof(ChannelEntry, matched);
     put(e->ready, 0, std::memory_order_relaxed);
@@ -203,6 +239,9 @@ bool Sink::append_message(const Head& head, const std::byte* body) {
     put(e->matched, 0, std::memory_order_relaxed);
     put(e->written, from.written.load(std::memory_order_relaxed), std::memory_order_relaxed);
     put(e->ready, tail + 1);
+  } else if (const std::uint64_t now = from.written.load(std::memory_order_relaxed);
+             now > e->written.load(std::memory_order_relaxed)) {
+    put(e->written, now);
   }
   put(log->tail, tail + 1);
   return true;
@@ -214,8 +253,9 @@ bool Sink::written(const Head& head, const std::byte* body) {
   if (head.index >= log->tail.load(std::memory_order_relaxed)) return false;
   auto* e = element<ChannelEntry>(*log, head.index);
   const auto bytes = read<std::uint64_t>(body);
-  if (e == nullptr || bytes > e->bytes) return false;
+  if (e == nullptr) return false;
   if (e->ready.load(std::memory_order_relaxed) != head.index + 1) return true;  // truncated
+  if (bytes > e->bytes) return false;
   if (bytes > e->written.load(std::memory_order_relaxed)) put(e->written, bytes);
   return true;
 }
@@ -231,7 +271,7 @@ bool Sink::append_departure(const Head& head, const std::byte* body) {
   std::memcpy(static_cast<void*>(&from), body, sizeof from);
   const std::uint64_t bytes = from.bytes.load(std::memory_order_relaxed);
   if (bytes > journal::kInlineBytes &&
-      !is_inside(from.value.load(std::memory_order_relaxed), bytes)) {
+      !is_payload(from.value.load(std::memory_order_relaxed), bytes)) {
     return false;
   }
   const auto copy = [&](auto Departure::*word) {
@@ -253,9 +293,15 @@ bool Sink::append_departure(const Head& head, const std::byte* body) {
 
 // The word lies in a message of this node's rank, which that rank has sent.
 bool Sink::matched(const Head& head, const std::byte* body) {
-  Log* log = log_at(head.at, false);
-  if (log == nullptr || head.bytes != sizeof(std::uint32_t)) return false;
-  if (head.index >= log->tail.load()) return false;
+  if (head.bytes != sizeof(std::uint32_t)) return false;
+  Log* log = nullptr;
+  for (std::uint32_t r = 0; r < journal::header_of(base_)->ranks && log == nullptr; ++r) {
+    for (std::uint32_t to = 0; is_mine(r) && to < journal::header_of(base_)->ranks; ++to) {
+      const auto at = static_cast<Offset>(reinterpret_cast<std::byte*>(channel(r, to)) - base_);
+      if (is_theirs(to) && at == head.at) log = channel(r, to);
+    }
+  }
+  if (log == nullptr || head.index >= log->tail.load()) return false;
   auto* e = element<ChannelEntry>(*log, head.index, false);
   if (e == nullptr) return false;
   if (e->ready.load() == head.index + 1) put(e->matched, read<std::uint32_t>(body));
@@ -266,8 +312,10 @@ bool Sink::consumed(const Head& head, const std::byte* body) {
   if (!is_theirs(head.at) || !is_mine(head.index) || head.bytes != sizeof(std::uint64_t)) {
     return false;
   }
-  put(journal::consumed_of(base_, static_cast<std::uint32_t>(head.at))[head.index],
-      read<std::uint64_t>(body));
+  const Offset region =
+      journal::region_offset(journal::header_of(base_), static_cast<std::uint32_t>(head.at));
+  auto* words = reinterpret_cast<journal::OwnerWord<std::uint64_t>*>(base_ + region + consumed_);
+  put(words[head.index], read<std::uint64_t>(body));
   return true;
 }
 
@@ -309,14 +357,18 @@ bool Sink::context(const Head& head, const std::byte* body) {
   }
   auto* block = reinterpret_cast<ContextBlock*>(base_ + from.block);
   if (block->context != from.context) {
+    // It is the block of no context until it is whole: a relay may end at any place here.
+    block->context = 0;
+    journal::order_stores();
     put(block->records.tail, 0);
     put(reinterpret_cast<Log*>(base_ + from.departures)->tail, 0);
-    block->context = from.context;
     block->size = from.size;
     block->rank = from.rank;
     block->members = from.members;
     block->departures = from.departures;
     std::memcpy(base_ + from.members, body + sizeof from, list_bytes);
+    journal::order_stores();
+    block->context = from.context;
   }
   put(block->freed, from.freed);
   put(e->block, from.block);
@@ -346,11 +398,19 @@ bool Sink::image(const Head& head, const std::byte* body) {
     return false;
   }
   constexpr std::size_t kNumber = offsetof(journal::Image, marks.number);
+  const std::uint64_t number = marks.number.load(std::memory_order_relaxed);
+  // A reader that reads this slot finds at its end that another image is kept (read_image_mark).
+  auto& kept = journal::control_of(base_, static_cast<std::uint32_t>(head.at))->kept_image;
+  const std::uint64_t former = image.marks.number.load(std::memory_order_relaxed);
+  if (former != 0 && former == kept.load(std::memory_order_relaxed) && former != number) {
+    put(kept, number);
+    journal::order_stores();
+  }
   put(image.marks.number, 0);
   journal::order_stores();
   std::memcpy(base_ + marks.cursors.at, body + sizeof from, bytes);
   copy_around(&image, &from, sizeof image, kNumber, kNumber + sizeof marks.number);
-  put(image.marks.number, marks.number.load(std::memory_order_relaxed));
+  put(image.marks.number, number);
   return true;
 }
 
@@ -378,6 +438,7 @@ bool Sink::position(const Head& head, const std::byte* body) {
   journal::RankControl& c = *journal::control_of(base_, static_cast<std::uint32_t>(head.at));
   put(c.moves, p.moves | 1);
   journal::order_stores();
+  put(c.ordinal, p.ordinal);
   put(c.phase, static_cast<journal::Phase>(p.inside));
   put(c.context, p.context);
   put(c.sequence, p.sequence);
@@ -385,7 +446,6 @@ bool Sink::position(const Head& head, const std::byte* body) {
   put(c.prepared, p.prepared);
   put(c.told_full, p.told_full);
   put(c.incarnation, p.incarnation);
-  put(c.ordinal, p.ordinal);
   put(c.moves, p.moves & ~1u);
   return true;
 }

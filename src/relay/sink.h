@@ -27,9 +27,13 @@ class Sink {
  private:
   bool is_theirs(std::uint64_t rank) const;
   bool is_mine(std::uint64_t rank) const;
-  // Whether the bytes lie in the region of a rank of one of the two nodes.
+  // Whether the bytes lie in the region of a rank of one of the two nodes, behind what was laid out
+  // before the job began.
   bool is_inside(std::uint64_t at, std::uint64_t bytes, bool theirs = true) const;
-  journal::Log* log_at(std::uint64_t at, bool theirs = true) const;
+  bool is_payload(std::uint64_t at, std::uint64_t bytes) const;
+  // The other node's log at this offset; null: none can be there.
+  journal::Log* log_at(std::uint64_t at) const;
+  journal::Log* channel(std::uint64_t from, std::uint64_t to) const;
   template <class Entry>
   Entry* element(journal::Log& log, std::uint64_t index, bool theirs = true) const;
   template <class Entry>
@@ -52,6 +56,8 @@ class Sink {
   std::byte* base_;
   std::uint32_t node_;
   std::uint32_t from_;
+  // In each region, from its begin.
+  std::uint64_t channels_, consumed_, fixed_bytes_;
 };
 
 }  // namespace rejoin::relay

@@ -170,6 +170,14 @@ std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate&
   }
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // A connection of which the other end has gone without a word is noticed within 15 s.
+  const int idle_s = 5, interval_s = 3, probes = 3;
+  const unsigned silence_ms = 15'000;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
   return theirs.node;
 }
 

@@ -26,6 +26,11 @@ namespace {
 LogShape shape_of(const Log& log) {
   LogShape s = {};
   s.rings = log.rings.load();
+  // A ring behind the tail was made for an entry that never became visible, and is made again.
+  const std::uint64_t tail = log.tail.load();
+  while (s.rings > 0 && (log.ring[s.rings - 1].from > tail || log.ring[s.rings - 1].at == 0)) {
+    --s.rings;
+  }
   for (std::uint32_t k = 0; k < journal::kLogChunks; ++k) s.chunk[k] = log.chunk[k].load();
   for (std::uint32_t k = 0; k < s.rings; ++k) s.ring[k] = log.ring[k];
   return s;
@@ -106,12 +111,8 @@ bool Source::turn(Frames& out) {
       }
     }
     const std::uint64_t kept = journal::control_of(base_, r.rank)->kept_image.load();
-    look_at_contexts(r);
-    for (Context& c : r.contexts) {
-      read_tail(c.records);
-      read_tail(c.departures);
-    }
-    for (Channel& c : r.channels) read_tail(c.log);
+    // A turn may have been too short for what was read before: that comes first.
+    if (has_sent_all(r)) read_tails(r);
     read_tail(r.calls);
     read_tail(r.modules);
     elements<journal::ModuleEntry>(r.modules, Kind::kModules);
@@ -129,6 +130,15 @@ bool Source::turn(Frames& out) {
     if (kept != r.kept) image(r);
   }
   return added_;
+}
+
+void Source::read_tails(Rank& r) {
+  look_at_contexts(r);
+  for (Context& c : r.contexts) {
+    read_tail(c.records);
+    read_tail(c.departures);
+  }
+  for (Channel& c : r.channels) read_tail(c.log);
 }
 
 void Source::shape(Cursor& c) {
@@ -232,11 +242,21 @@ void Source::matches(Rank& r, Channel& c) {
 void Source::departures(Context& c) {
   if (c.departures.sent >= c.departures.tail) return;
   const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + c.block);
-  if (block.context != c.context) return;  // the block has another context by now
+  if (block.context != c.context) {  // no rank needs more of it
+    c.departures.sent = c.departures.tail;
+    return;
+  }
   shape(c.departures);
   while (c.departures.sent < c.departures.tail && !is_full()) {
     const std::uint64_t index = c.departures.sent++;
-    const auto& d = element<Departure>(c.departures.log, index);
+    Departure d;
+    std::memcpy(static_cast<void*>(&d), &element<Departure>(c.departures.log, index), sizeof d);
+    journal::order_stores();  // and loads
+    // It is truncated, so no reader looks for it: what goes in its place is of no operation.
+    const auto& now = element<Departure>(c.departures.log, index);
+    if (d.ready.load() != index + 1 || now.ready.load() != index + 1) {
+      std::memset(static_cast<void*>(&d), 0, sizeof d);
+    }
     const std::uint64_t bytes = d.bytes.load();
     if (bytes > journal::kInlineBytes && holds(Rule::kPayloadBeforeItem)) {
       payload(d.value.load(), bytes);
@@ -316,10 +336,15 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   c.place = place;
   c.departures = cursor(block.departures, id);
   c.records = cursor(offset_of(&block.records), id);
-  const ContextCopy copy = {id, at, block.members, block.departures, freed, block.size, block.rank};
-  std::vector<std::byte> body(sizeof copy + block.size * sizeof(std::uint32_t));
+  const std::uint32_t size = block.size;
+  const Offset members = block.members;
+  const ContextCopy copy = {id, at, members, block.departures, freed, size, block.rank};
+  std::vector<std::byte> body(sizeof copy + size * sizeof(std::uint32_t));
   std::memcpy(body.data(), &copy, sizeof copy);
-  std::memcpy(body.data() + sizeof copy, base_ + block.members, body.size() - sizeof copy);
+  std::memcpy(body.data() + sizeof copy, base_ + members, body.size() - sizeof copy);
+  journal::order_stores();  // and loads
+  // It may have been reclaimed meanwhile, and its block be used again.
+  if (entry.block.load() != at) return past(r, place, id);
   add({Kind::kContext, static_cast<std::uint32_t>(body.size()), r.rank, place}, body.data());
   r.contexts.push_back(c);
 }
@@ -339,11 +364,12 @@ void Source::image(Rank& r) {
   const journal::Image* image = journal::find_image(base_, r.rank, kept);
   if (image == nullptr) return;
   const journal::Marks& marks = image->marks;
+  // Cursor[contexts] u64 sent[ranks] u64 received[ranks]: others read no more of them.
   const std::uint32_t ranks = journal::header_of(base_)->ranks;
-  const std::uint64_t bytes =
-      std::min(marks.contexts * sizeof(journal::Cursor) +
-                   (3 * std::uint64_t{ranks} + marks.waiting) * sizeof(std::uint64_t),
-               marks.cursors.capacity);
+  const std::uint64_t bytes = std::min(
+      marks.contexts * sizeof(journal::Cursor) + 2 * std::uint64_t{ranks} * sizeof(std::uint64_t),
+      marks.cursors.capacity);
+  if (sizeof *image + bytes > kMostBytes) return;  // the copies keep the marks that they have
   std::vector<std::byte> body(sizeof *image + bytes);
   std::memcpy(body.data(), static_cast<const void*>(image), sizeof *image);
   std::memcpy(body.data() + sizeof *image, base_ + marks.cursors.at, bytes);
@@ -359,6 +385,7 @@ bool Source::positions(Frames& out) {
   out_ = &out;
   added_ = false;
   for (Rank& r : ranks_) {
+    prepared(r);
     const RankControl& c = *journal::control_of(base_, r.rank);
     PositionCopy p = {};
     p.ordinal = c.ordinal.load();
@@ -367,7 +394,7 @@ bool Source::positions(Frames& out) {
     p.context = c.context.load();
     p.sequence = c.sequence.load();
     p.call = c.call.load();
-    p.prepared = c.prepared.load();
+    p.prepared = r.prepared;
     p.told_full = c.told_full.load();
     p.incarnation = c.incarnation.load();
     const bool moved = c.ordinal.load() != p.ordinal || c.moves.load() != p.moves ||

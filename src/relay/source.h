@@ -84,6 +84,7 @@ class Source {
   bool is_full() const { return bytes_ >= turn_bytes_; }
 
   void add(const Head& head, const void* body);
+  void read_tails(Rank& r);
   void shape(Cursor& c);
   template <class Entry>
   void elements(Cursor& c, Kind kind);

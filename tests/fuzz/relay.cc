@@ -63,7 +63,7 @@ class Input {
   std::vector<std::byte> take(std::size_t bytes) {
     std::vector<std::byte> taken(bytes);
     const std::size_t there = std::min(bytes, size_);
-    std::memcpy(taken.data(), data_, there);
+    if (there > 0) std::memcpy(taken.data(), data_, there);
     skip(there);
     return taken;
   }
@@ -86,18 +86,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   journal::RegionHead& theirs = *journal::region_of(segment.base, 2);
   const std::uint64_t region = journal::region_offset(journal::header_of(segment.base), 2);
   const std::uint64_t calls = region + offsetof(journal::RegionHead, calls);
-  const std::uint64_t places[] = {0,
-                                  1,
-                                  2,
-                                  3,
-                                  calls,
-                                  region + offsetof(journal::RegionHead, modules),
-                                  theirs.channels,
-                                  theirs.channels + sizeof(journal::Log),
-                                  theirs.staging[1],
-                                  region + 0x100000,
-                                  region + journal::header_of(segment.base)->region_bytes / 4,
-                                  region - 64};
+  const std::uint64_t places[] = {
+      0,
+      1,
+      2,
+      3,
+      calls,
+      region + offsetof(journal::RegionHead, modules),
+      theirs.channels,
+      theirs.channels + sizeof(journal::Log),
+      theirs.staging[1],
+      region + 0x100000,
+      region + journal::header_of(segment.base)->region_bytes / 4,
+      region - 64,
+      region + offsetof(journal::RegionHead, consumed),
+      region + offsetof(journal::RegionHead, channels),
+      region + offsetof(journal::RegionHead, contexts),
+      journal::region_of(segment.base, 0)->channels,
+      journal::region_of(segment.base, 0)->channels + 2 * sizeof(journal::Log)};
   constexpr std::size_t kMostFrames = 64, kBodies[] = {0,
                                                        4,
                                                        8,
@@ -121,7 +127,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::vector<std::byte> bytes = input.take(head.bytes);
     if (head.kind == relay::Kind::kPayload) {
       std::byte* to = sink.place(head);
-      if (to != nullptr) std::memcpy(to, bytes.data(), bytes.size());
+      if (to != nullptr && !bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
     } else {
       static_cast<void>(sink.apply(head, bytes.data()));
     }

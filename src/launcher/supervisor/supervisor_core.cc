@@ -146,7 +146,10 @@ void SupervisorCore::on(const Event::SpawnFailed& e) {
   stop(e.code, e.why);
 }
 
-void SupervisorCore::on(const Event::Live& e) { on_back("live", e.from, e.replay_ns, e.replayed); }
+void SupervisorCore::on(const Event::Live& e) {
+  on_back("live", e.from, e.replay_ns, e.replayed);
+  let_recycle_if_full();
+}
 
 void SupervisorCore::on(const Event::Finalized& e) {
   if (!enter_as_sent(State::kFinalized, "MPI_Finalize")) return;
@@ -562,7 +565,9 @@ void SupervisorCore::let_recycle_if_full() {
   if (!journal_full_ || recycles_ || stopping_) return;
   for (const Rank& r : ranks_) {
     const bool is_over = r.state == State::kFinalized || r.state == State::kOver;
-    if (r.incarnation > 0 && !r.repeated && !is_over) return;
+    // The journal of its own host may have room, so that it does not report that.
+    const bool has_repeated = r.repeated || (host_over_.size() > 1 && !r.coming_back);
+    if (r.incarnation > 0 && !has_repeated && !is_over) return;
   }
   recycles_ = true;
   act(Action::LetRecycle{});

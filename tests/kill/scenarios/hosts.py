@@ -86,6 +86,21 @@ def hosts_agent_dies(t, victim):
     require(len(said) == 1, "it does not say what was lost", result)
 
 
+@scenario()
+def hosts_silent(t):
+    """An agent that does nothing any more: the second signal ends the job all the same."""
+
+    def interfere(job):
+        job.until_event("init", 1)
+        os.kill(agents(job)[1], signal.SIGSTOP)
+        job.process.send_signal(signal.SIGINT)
+        job.run_for(0.3)
+        job.process.send_signal(signal.SIGINT)
+
+    result = t.run(2, "steps", "count=4000", "pause_us=1000", flags=flags_of("1,1"), interfere=interfere)
+    require(result.code == 128 + signal.SIGINT, f"exit code {result.code}", result)
+
+
 @scenario(how=[signal.SIGKILL, signal.SIGTERM])
 def hosts_ftrun_dies(t, how):
     """Nothing outlives ftrun: agents see the end of their input."""
