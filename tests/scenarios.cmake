@@ -1,7 +1,7 @@
 # add_scenarios(PREFIX LABELS RUNNER ARGUMENTS...): a test for each scenario that RUNNER --list names,
 # and one in the long mode for each that sweeps. A line of the list: NAME LIMIT_S SWEEPS LABELS...
 # The label "alone" says that no other test may run beside it: it loads the whole machine. "threads":
-# its ranks have threads that compute or spin, so only one other such test runs beside it.
+# its ranks have threads that compute or spin, or relays, so only one other such test runs beside it.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 # Hundreds of tests run the same modules, which are compiled once, away from the source directory; they
 # need nothing but the standard library (-S).

@@ -25,7 +25,7 @@ def agents(job):
     return [pid for pid in descendants(job.process.pid) if proc_text(pid, "cmdline").endswith("ftrun agent") and proc_text(pid, "comm").strip() == "ftrun"]
 
 
-@scenario(layout=["1,1", "2,1,2"], sweeps=True)
+@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
 def hosts_relays_die(t, layout):
     """Relays are killed again and again: another one takes the place of each, and nothing is lost."""
     n = ranks_of(layout)
@@ -44,7 +44,7 @@ def hosts_relays_die(t, layout):
         judge(result, expected, n)
 
 
-@scenario(layout=["1,1", "2,1,2"], sweeps=True)
+@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
 def hosts_relays_and_ranks_die(t, layout):
     """The same, while ranks die and go on from images."""
     n = ranks_of(layout)

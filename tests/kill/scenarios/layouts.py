@@ -33,11 +33,12 @@ def layout_blocks(t, between):
     t.recovers(n, "layout", layout, kills=[Kill(n - 1, 40), Kill(3, 60)], flags=flags)
 
 
-@scenario(layout=["1,1", "2,1,2"], between=["messages", "sockets"], limit_s=240)
+@scenario(layout=["1,1", "2,1,2"], between=["messages", "sockets"], labels=["threads"])
 def layout_images(t, layout, between):
     """Ranks on nodes that share no memory die at any time, and go on from images."""
     n = ranks_of(layout)
-    command, flags = ("layout", layout, "40"), ["--layout", layout, "--between-nodes", between]
+    rounds = "40" if between == "messages" else "15"
+    command, flags = ("layout", layout, rounds), ["--layout", layout, "--between-nodes", between]
     expected = t.undisturbed(n, *command, flags=flags)
     woken = 0
     for _ in t.runs(2, 40, lambda: woken):
