@@ -1,10 +1,12 @@
 """Jobs whose nodes have an agent, a journal and a relay each, joined by connections."""
 
+import contextlib
 import os
 import random
 import signal
+import subprocess
 
-from harness import Kill, require, scenario
+from harness import Kill, Skip, require, scenario
 from processes import descendants, proc_text
 from scenarios.endings import messages
 from scenarios.layouts import ranks_of
@@ -158,6 +160,50 @@ def hosts_refuse(t, option):
     require(result.code == 2, f"exit code {result.code}", result)
     said = messages(result)
     require(len(said) == 1 and "is for jobs on one host so far" in said[0], f"it says {said}", result)
+
+
+def ip(*words):
+    if subprocess.run(["ip", *words], capture_output=True, check=False).returncode != 0:
+        raise Skip("no network namespaces can be made here: " + " ".join(words))
+
+
+@contextlib.contextmanager
+def two_networks():
+    """Two network namespaces joined by a cable. Yields their names; their addresses end with 1 and 2."""
+    names = [f"rejoin-{os.getpid()}-{i}" for i in (1, 2)]
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", "cable1", "netns", names[0], "type", "veth", "peer", "name", "cable2", "netns", names[1])
+        for i, name in enumerate(names, 1):
+            ip("-n", name, "address", "add", f"10.79.0.{i}/24", "dev", f"cable{i}")
+            ip("-n", name, "link", "set", f"cable{i}", "up")
+        yield names
+    except FileNotFoundError:
+        raise Skip("no ip") from None
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+@scenario(cut_s=[1, 20])
+def hosts_cut(t, cut_s):
+    """The network between two hosts is down for a while, also for longer than a connection lasts."""
+    command = ("steps", "count=1500", "pause_us=1000")
+    expected = t.undisturbed(4, *command)
+    with two_networks() as names:
+        text = f'#!/bin/sh\nhost=$1\nshift\nexec nsenter --net=/run/netns/rejoin-{os.getpid()}-${{host##*.}} sh -c "$*"\n'
+        flags = ["-H", "10.79.0.1:2,10.79.0.2:2", "--remote-shell", t.script("shell", text)]
+
+        def interfere(job):
+            job.until_event("init", 3)
+            job.run_for(0.3)
+            ip("-n", names[0], "link", "set", "cable1", "down")
+            job.run_for(cut_s)
+            ip("-n", names[0], "link", "set", "cable1", "up")
+
+        result = t.run(4, *command, flags=flags, interfere=interfere)
+    judge(result, expected, 4)
 
 
 @scenario()
