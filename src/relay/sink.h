@@ -56,7 +56,7 @@ class Sink {
   std::byte* base_;
   std::uint32_t node_;
   std::uint32_t from_;
-  // In each region, from its begin.
+  // Offsets from the begin of every region.
   std::uint64_t channels_, consumed_, fixed_bytes_;
 };
 

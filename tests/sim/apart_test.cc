@@ -14,12 +14,8 @@ std::vector<std::string> names_of_worlds() {
   return names;
 }
 
-class NodesApart : public testing::TestWithParam<std::string> {};
-
-TEST_P(NodesApart, SurviveDeaths) {
-  World world;
-  ASSERT_TRUE(find_world("apart:" + GetParam(), &world));
-  if (!can_simulate(world)) GTEST_SKIP();
+// Kills ranks, and their images if there are some, one after the other. Returns what went wrong.
+std::string failure_of(const World& world) {
   Sweep sweep(world);
   sweep.singles(0, scaled(is_slow(world) ? 20 : 100));
   if (sweep.failure().empty()) sweep.singles(1, scaled(is_slow(world) ? 20 : 100));
@@ -27,7 +23,16 @@ TEST_P(NodesApart, SurviveDeaths) {
   if (world.snapshot_every_turns != 0 && !fills && sweep.failure().empty()) {
     sweep.images(2, scaled(40));
   }
-  EXPECT_EQ(sweep.failure(), "");
+  return sweep.failure();
+}
+
+class NodesApart : public testing::TestWithParam<std::string> {};
+
+TEST_P(NodesApart, SurviveDeaths) {
+  World world;
+  ASSERT_TRUE(find_world("apart:" + GetParam(), &world));
+  if (!can_simulate(world)) GTEST_SKIP();
+  EXPECT_EQ(failure_of(world), "");
 }
 
 // Relays copy nothing of versions, nor of sets to which all ranks go back.
@@ -51,14 +56,7 @@ TEST_P(NodesWithSegments, SurviveDeathsAndCuts) {
   World world;
   ASSERT_TRUE(find_world("segments:" + GetParam(), &world));
   if (!can_simulate(world)) GTEST_SKIP();
-  Sweep sweep(world);
-  sweep.singles(0, scaled(is_slow(world) ? 20 : 100));
-  if (sweep.failure().empty()) sweep.singles(1, scaled(is_slow(world) ? 20 : 100));
-  const bool fills = world.journal_limit_bytes != 0 && !world.never_full;
-  if (world.snapshot_every_turns != 0 && !fills && sweep.failure().empty()) {
-    sweep.images(2, scaled(40));
-  }
-  EXPECT_EQ(sweep.failure(), "");
+  EXPECT_EQ(failure_of(world), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NodesWithSegments,

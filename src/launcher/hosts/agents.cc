@@ -88,7 +88,8 @@ void Agents::start(const Order& plan) {
   }
 }
 
-// In a process group of its own: signals from the terminal are for ftrun, which tells the agents.
+// The agent gets a process group of its own: signals from the terminal are for ftrun, which tells
+// the agents.
 void Agents::spawn(std::uint32_t host) {
   Agent& agent = agents_[host];
   int to[2], from[2];
