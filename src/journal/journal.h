@@ -179,8 +179,9 @@ class Journal {
     return static_cast<Offset>(static_cast<const std::byte*>(p) - host_.base());
   }
 
-  // Tells the relay that it has to look at the contexts again.
+  // Tells the relay, if there is one, that it has to look at the contexts again.
   void note_change() {
+    if (job_of(host_)->has_relay == 0) return;
     auto& changes = region_.head()->contexts.changes;
     changes.store(host_, Step::kContext, changes.load(std::memory_order_relaxed) + 1);
   }

@@ -301,6 +301,8 @@ const char* Oracle::words_after_agent(bool all_back) {
 bool Oracle::is_kept(const Group& g, std::uint32_t member, std::uint64_t sequence,
                      std::uint64_t from) const {
   const std::uint32_t rank = g.members[member];
+  // Its block may have been cleared for another context, by a process that died before it was used.
+  if (journal::find_context(base_, rank, g.context).reclaimed()) return false;
   if (const std::uint64_t image = journal::control_of(base_, rank)->kept_image.load(); image != 0) {
     const journal::Image* v = journal::find_image(base_, rank, image);
     const journal::Cursor* c =
