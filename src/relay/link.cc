@@ -14,6 +14,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "relay/socket.h"
+
 namespace rejoin::relay {
 
 using journal::kRelayStores;
@@ -82,13 +84,6 @@ void full_fence() {
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
-}
-
-std::uint64_t now_ns() {
-  timespec t = {};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 void wait_for(const journal::AnyWord<std::uint32_t>& bell, long ns) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kConnectMs = 2'000;
 constexpr long kPauseNs = 20'000'000;
-constexpr unsigned kTriesUntilTold = 100;
+constexpr std::uint64_t kTellAfterNs = 5'000'000'000;
 constexpr std::size_t kMostStrangers = 8;  // connections that have not proved anything yet
 
 // The newest connection with each node that connects to this one.
@@ -76,16 +76,18 @@ class Accepted {
 // Connects to a node with a lower number, again whenever the connection has ended.
 void keep_connected(const Plan& plan, std::uint32_t node) {
   const Address& address = plan.nodes[node];
-  for (unsigned tries = 0;; ++tries) {
+  std::uint64_t told_at_ns = now_ns() + kTellAfterNs;  // 0: it has been told
+  for (;;) {
     std::string why = "it has another secret, or is no relay";
     const int fd = connect_to(address, kConnectMs, &why);
     if (fd >= 0 && greet(fd, {plan.job, plan.node, node}, plan.authenticate)) {
       Link link(plan.base, plan.node, node, fd);
       if (!link.receive()) _exit(kExitProtocol);
-      tries = 0;
+      told_at_ns = now_ns() + kTellAfterNs;
       continue;
     }
-    if (tries == kTriesUntilTold) {
+    if (told_at_ns != 0 && now_ns() > told_at_ns) {
+      told_at_ns = 0;
       fprintf(
           stderr,
           "rejoin: node %u cannot connect to node %u at %s, port %u: %s; the job waits for it\n",

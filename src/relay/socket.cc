@@ -29,13 +29,6 @@ struct Greeting {
   std::uint8_t nonce[kNonceBytes];
 };
 
-std::uint64_t now_ns() {
-  timespec t = {};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(t.tv_nsec);
-}
-
 bool send_all(int fd, const void* data, std::size_t bytes) {
   const auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
@@ -99,6 +92,13 @@ int connect_one(const addrinfo& to, int patience_ms) {
 }
 
 }  // namespace
+
+std::uint64_t now_ns() {
+  timespec t = {};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
 
 int listen_at_any_port(bool for_others, std::uint16_t* port) {
   // One socket for both versions of the protocol, where the machine has IPv6.

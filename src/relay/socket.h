@@ -30,6 +30,9 @@ struct Ends {
 };
 inline constexpr std::uint32_t kAnyNode = ~std::uint32_t{0};
 
+// On the monotonic clock.
+std::uint64_t now_ns();
+
 // Opens a listening socket, on a port that the system chooses, for all addresses of this machine,
 // or only for connections from this machine. Returns -1 on failure, with errno set.
 int listen_at_any_port(bool for_others, std::uint16_t* port);
