@@ -119,7 +119,7 @@ const RuleCase kRules[] = {
     {"RebaseWoken", Rule::kRebaseWoken, "images", ""},
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},
 
-    {"CursorOfRecords", Rule::kCursorOfRecords, "images-communicators", ""},
+    {"CursorOfRecords", Rule::kCursorOfRecords, "images-apart", "other bytes"},
     {"OwnRecordInWait", Rule::kOwnRecordInWait, "images", ""},
     {"AnswerInWait", Rule::kAnswerInWait, "images-asking", ""},
     {"ImageBeforeTaking", Rule::kImageBeforeTaking, "back-sums", ""},
