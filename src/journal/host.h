@@ -53,6 +53,8 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   host.settle_stores();
   // Called between two looks while waiting; false: time to sleep.
   { host.poll(turn) } -> std::same_as<bool>;
+  // Called when a wait, or a look that was not followed by another one, is over.
+  host.waited();
   // Called before another look at a word that its owner keeps writing: each look delays the owner.
   host.give_way();
   // Waits for this rank's bell; may return spuriously.

@@ -1,6 +1,6 @@
 // The host segment: every byte of shared memory that a job has on one host.
 //
-//     Segment   := SegmentHeader RankControl{ranks} Region{ranks}
+//     Segment   := SegmentHeader RankControl{ranks} Region{ranks} Link{nodes}?
 //     Region    := RegionHead Permanent Payload
 //     Permanent := (log chunks | context blocks | staging buffers)*   structure; never recycled
 //     Payload   := extents* zones*                                   bytes of results and messages
@@ -91,9 +91,12 @@ struct HostWords {
   std::uint32_t crowded;         // these ranks are more than the processors
   std::uint32_t light_publish;   // publishers have no fence, sleepers look twice (ShmHost)
   std::uint64_t wall_offset_ns;  // from the clock of ranks to seconds since 1970
-  // The control blocks and regions of ranks on other nodes are copies, which this node's relay
-  // writes (src/relay). Ringing such a rank rings the relay.
+  // The control blocks and regions of ranks on other nodes are copies (src/relay). Ringing such a
+  // rank carries what was published to its node.
   std::uint32_t has_relay;
+  // With relays: the connection with node n is at links + n * link_bytes.
+  Offset links;
+  std::uint64_t link_bytes;
 
   // Agent. The newest death; published before the next incarnation is admitted.
   alignas(kLine) AgentWord<std::uint32_t> epoch;
@@ -107,8 +110,10 @@ struct HostWords {
   AgentWord<std::uint64_t> version_in_file;
   // Rank r writes byte r around its sleep; the relay writes those of ranks on other nodes.
   alignas(kLine) OwnerWord<std::uint8_t> asleep[kMaxRanks];
-  // Ranks write 1 into word n if there is something for node n; the relay writes 0. Futexes.
-  alignas(kLine) AnyWord<std::uint32_t> relay_bell[kMaxRanks];
+  // Ranks write 1 if there is something for the relay to do, and it writes 0. A futex.
+  alignas(kLine) AnyWord<std::uint32_t> relay_bell;
+  // 1: the relay looks only now and then, because ranks do its work.
+  AnyWord<std::uint32_t> relay_dozes;
 };
 
 struct SegmentHeader : JobWords, HostWords {};
@@ -597,8 +602,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN10", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x30314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN11", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x31314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers
@@ -638,11 +643,16 @@ inline OwnerWord<std::uint64_t>* consumed_of(std::byte* base, std::uint32_t rank
   return reinterpret_cast<OwnerWord<std::uint64_t>*>(base + region_of(base, rank)->consumed);
 }
 
-// Virtual size of one rank's region in such a segment. The regions are the segment's end.
+// Virtual size of one rank's region in such a segment. Behind the regions there are only links.
 std::uint64_t region_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
 
 // Virtual size of a segment for `ranks` ranks that together may use `limit_bytes` of journal.
 std::uint64_t segment_bytes_for(std::uint32_t ranks, std::uint64_t limit_bytes);
+
+// Where processes map the segment, if these addresses are free. The connections between nodes work
+// only there. Far from where the kernel puts a program's own mappings: with address randomisation
+// off, the program's pointers are the same in every incarnation, whatever is mapped there.
+inline constexpr std::uintptr_t kSegmentAddress = 0x200000000000;
 
 // Writes header and controls into zeroed memory of segment_bytes_for() bytes (sparse is fine: only
 // the front and each RegionHead's first page are touched). REQUIRES ranks in [1, kMaxRanks].

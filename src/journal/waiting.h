@@ -33,11 +33,11 @@ template <class H, class Ready>
       // A process that was woken as an image meanwhile is not announced, and looks again.
       if (!done && asleep.load(std::memory_order_relaxed) != 0) host.sleep();
       asleep.store(host, Step::kSame, 0, std::memory_order_relaxed);
-      if (done) return;
+      if (done) return host.waited();
       turn = 0;
     }
     ++turn;
-    if (ready(turn % kThoroughEvery == kThoroughEvery - 1)) return;
+    if (ready(turn % kThoroughEvery == kThoroughEvery - 1)) return host.waited();
   }
 }
 

@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include <new>
+#include <optional>
 
 #include "engine/transport/shm/memory.h"
 #include "journal/layout.h"
 #include "journal/system_call.h"
 #include "journal/valgrind.h"
+#include "relay/carrier.h"
 #include "wire/socket.h"
 
 namespace rejoin::recovery {
@@ -25,9 +27,8 @@ namespace {
 using wire::Message;
 using wire::MessageType;
 
-// Far from where the kernel puts a program's own mappings: with address randomisation off, the
-// program's pointers are the same in every incarnation, whatever the shim maps.
-constexpr std::uintptr_t kSegmentAddress = 0x200000000000;
+using journal::kSegmentAddress;
+// As far from a program's own mappings.
 constexpr std::uintptr_t kArenaAddress = 0x1f0000000000;
 constexpr std::size_t kArenaBytes = std::size_t{16} << 30;  // of addresses
 constexpr int kFirstDescriptor = 900;                       // ours lie above what programs count on
@@ -35,9 +36,15 @@ constexpr int kFirstDescriptor = 900;                       // ours lie above wh
 struct Attachment {
   engine::ShmHost host;
   journal::Arena arena;
+  std::optional<relay::RankCarrier> carrier;
   Rank rank;
   Attachment(std::byte* base, std::uint32_t r, int socket, std::byte* memory)
-      : host(base, r, socket), arena(memory, kArenaBytes), rank(host, arena) {}
+      : host(base, r, socket), arena(memory, kArenaBytes), rank(host, arena) {
+    const bool at_home = reinterpret_cast<std::uintptr_t>(base) == kSegmentAddress;
+    if (journal::header_of(base)->has_relay != 0 && at_home) {
+      host.set_carrier(&carrier.emplace(base, r, arena));
+    }
+  }
 };
 
 // The agent's address, for this process and its images: the program may change its environment.

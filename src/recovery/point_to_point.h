@@ -422,7 +422,10 @@ class PointToPoint {
     if (thorough && !journal::breaks(host_, Rule::kAskingTakesIn)) inbox_.poll_all(true);
     return thorough;
   }
-  void pass_time() { host_.poll(not_yet_++); }
+  void pass_time() {
+    host_.poll(not_yet_++);
+    host_.waited();
+  }
 
   // The message of a recorded answer still exists.
   Envelope recall_envelope() {

@@ -1,80 +1,25 @@
 #include "relay/link.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
-#include "relay/socket.h"
-
 namespace rejoin::relay {
 
 using journal::kRelayStores;
 using journal::Step;
 
-// Frames that are to be sent: what was copied, and what lies in the segment.
-class Output : public Frames {
- public:
-  void add(const Head& head, const void* body) override {
-    append(&head, sizeof head);
-    append(body, head.bytes);
-  }
-  void add_payload(const Head& head, const std::byte* body) override {
-    append(&head, sizeof head);
-    pieces_.push_back({false, 0, body, head.bytes});
-  }
-  bool empty() const { return pieces_.empty(); }
-  void clear() {
-    bytes_.clear();
-    pieces_.clear();
-  }
-  // What is to be sent, in order. Valid until the next add().
-  std::vector<iovec> vectors() const {
-    std::vector<iovec> all;
-    for (const Piece& p : pieces_) {
-      const std::byte* at = p.copied ? bytes_.data() + p.offset : p.at;
-      all.push_back({const_cast<std::byte*>(at), p.bytes});
-    }
-    return all;
-  }
-
- private:
-  struct Piece {
-    bool copied;
-    std::size_t offset;
-    const std::byte* at;
-    std::size_t bytes;
-  };
-  void append(const void* data, std::size_t bytes) {
-    if (bytes == 0) return;
-    const auto* begin = static_cast<const std::byte*>(data);
-    if (pieces_.empty() || !pieces_.back().copied)
-      pieces_.push_back({true, bytes_.size(), nullptr, 0});
-    bytes_.insert(bytes_.end(), begin, begin + bytes);
-    pieces_.back().bytes += bytes;
-  }
-  std::vector<std::byte> bytes_;
-  std::vector<Piece> pieces_;
-};
-
 namespace {
 
-// Looks between two sleeps. A relay shares its processor with ranks.
-constexpr unsigned kLooks = 20;
-constexpr long kSettleNs = 1'000'000;     // as ShmHost::kSettleNs
-constexpr long kPositionsNs = 2'000'000;  // after so long without anything new, positions are sent
-constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
-constexpr long kSleepNs = 200'000'000;  // a lost wake-up costs this
 constexpr std::size_t kReadBytes = 256 * 1024;
+constexpr std::size_t kMostReceived = 1 << 20;  // in one step
 
 void full_fence() {
 #if defined(__SANITIZE_THREAD__)
@@ -86,194 +31,228 @@ void full_fence() {
 #endif
 }
 
-void wait_for(const journal::AnyWord<std::uint32_t>& bell, long ns) {
-  const timespec limit = {0, ns};
-  syscall(SYS_futex, bell.address(), FUTEX_WAIT, 0, &limit, nullptr, 0);
+// n > 0: bytes; 0: none now; negative: the connection has ended.
+template <class Call>
+ssize_t try_call(Call&& call) {
+  for (;;) {
+    const ssize_t n = call();
+    if (n > 0) return n;
+    if (n < 0 && errno == EINTR) continue;
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+  }
 }
 
 }  // namespace
 
-Link::Link(std::byte* base, std::uint32_t node, std::uint32_t peer, int fd)
-    : base_(base), peer_(peer), fd_(fd), sink_(base, node, peer), source_(base, node, peer) {
+// Frames are added behind those that wait to be sent.
+class Link::Output : public Frames {
+ public:
+  explicit Output(State& state) : state_(state) {}
+  void add(const Head& head, const void* body) override {
+    append(&head, sizeof head);
+    append(body, head.bytes);
+  }
+  void add_payload(const Head& head, const std::byte* body) override {
+    append(&head, sizeof head);
+    if (head.bytes > 0) state_.pieces.push_back({body, head.bytes});
+  }
+
+ private:
+  void append(const void* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (state_.pieces.empty() || state_.pieces.back().at != nullptr) {
+      state_.pieces.push_back({nullptr, 0});
+    }
+    std::memcpy(state_.copied.add(bytes), data, bytes);
+    state_.pieces.back().bytes += bytes;
+  }
+  State& state_;
+};
+
+Link::State::State(std::byte* base, std::uint32_t node, std::uint32_t peer, journal::Arena& arena)
+    : sink(base, node, peer),
+      source(base, node, peer, arena),
+      mine(arena),
+      copied(arena),
+      pieces(arena),
+      in(arena) {}
+
+// What the former connection has left in the memory is given up.
+void Link::begin(std::byte* base, std::uint32_t node, std::uint32_t peer,
+                 const Connection& connection) {
+  constexpr std::uint64_t kOwnBytes = journal::round_up_line(sizeof(Link));
+  base_ = base;
+  connection_ = connection;
+  ending_.store(kRelayStores, Step::kSame, Ending::kNone);
+  flushed_ = piece_flushed_ = copied_flushed_ = 0;
+  auto* arena = new (arena_memory_)
+      journal::Arena(reinterpret_cast<std::byte*>(this) + kOwnBytes, kLinkBytes - kOwnBytes);
+  state_ = new (state_memory_) State(base, node, peer, *arena);
   for (std::uint32_t r = 0; r < journal::header_of(base)->ranks; ++r) {
     const std::uint32_t of = journal::control_of(base, r)->node;
-    if (of == node) mine_.push_back(r);
-    if (of == peer) theirs_.push_back(r);
+    if (of == node) state_->mine.push_back(r);
+    // Whoever publishes something for it carries it out.
+    if (of == peer) journal::header_of(base)->asleep[r].store(kRelayStores, Step::kAnnounce, 1);
   }
-  sender_ = std::thread([this] { send(); });
+  Output out(*state_);
+  state_->sink.say_what_it_has(out);
 }
 
-Link::~Link() {
-  cut();
-  sender_.join();
-  announce(0);
-  close(fd_);
+void Link::add_positions() {
+  if (!state_->has_all) return;
+  Output out(*state_);
+  state_->source.positions(out);
 }
 
-void Link::cut() {
-  {
-    const std::lock_guard lock(mutex_);
-    cut_ = true;
+Did Link::step(int fd) {
+  Did did;
+  if (ending() != Ending::kNone) {
+    did.left = true;
+    return did;
   }
-  shutdown(fd_, SHUT_RDWR);
-  auto& bell = journal::header_of(base_)->relay_bell[peer_];
-  bell.store(kRelayStores, Step::kSame, 1, std::memory_order_seq_cst);
-  syscall(SYS_futex, bell.address(), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (!send(fd, &did) || !receive(fd, &did)) did.left = true;
+  return did;
+}
+
+bool Link::fail(Ending why) {
+  ending_.store(kRelayStores, Step::kSame, why);
+  return false;
 }
 
 // --- Sending
 
-bool Link::flush(Output& out) {
-  std::vector<iovec> all = out.vectors();
-  for (std::size_t first = 0; first < all.size();) {
+bool Link::send(int fd, Did* did) {
+  if (!flush(fd, did)) return false;
+  if (did->blocked || !state_->has_all) return true;
+  Output out(*state_);
+  state_->source.turn(out);
+  if (!flush(fd, did)) return false;
+  did->left |= state_->source.is_full();
+  return true;
+}
+
+bool Link::flush(int fd, Did* did) {
+  constexpr std::size_t kAtOnce = 64;
+  State& s = *state_;
+  while (flushed_ < s.pieces.size()) {
+    iovec all[kAtOnce];
+    std::size_t count = 0, copied = copied_flushed_;
+    for (std::size_t i = flushed_; i < s.pieces.size() && count < kAtOnce; ++i) {
+      const Piece& p = s.pieces[i];
+      const std::byte* at = p.at != nullptr ? p.at : s.copied.data() + copied;
+      if (p.at == nullptr) copied += p.bytes;
+      const std::size_t sent = i == flushed_ ? piece_flushed_ : 0;
+      all[count++] = {const_cast<std::byte*>(at) + sent, p.bytes - sent};
+    }
     msghdr message = {};
-    message.msg_iov = &all[first];
-    message.msg_iovlen = std::min<std::size_t>(all.size() - first, IOV_MAX);
-    const ssize_t n = sendmsg(fd_, &message, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    auto left = static_cast<std::size_t>(n);
-    for (; first < all.size() && left >= all[first].iov_len; ++first) left -= all[first].iov_len;
-    if (left == 0) continue;
-    all[first].iov_base = static_cast<std::byte*>(all[first].iov_base) + left;
-    all[first].iov_len -= left;
+    message.msg_iov = all;
+    message.msg_iovlen = count;
+    const ssize_t n = try_call([&] { return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
+    if (n < 0) return fail(Ending::kLost);
+    if (n == 0) {
+      did->blocked = true;
+      return true;
+    }
+    did->carried = true;
+    for (auto left = static_cast<std::size_t>(n); left > 0;) {
+      const Piece& p = s.pieces[flushed_];
+      const std::size_t piece = std::min(left, p.bytes - piece_flushed_);
+      piece_flushed_ += piece;
+      left -= piece;
+      if (piece_flushed_ < p.bytes) continue;
+      if (p.at == nullptr) copied_flushed_ += p.bytes;
+      piece_flushed_ = 0;
+      ++flushed_;
+    }
   }
-  out.clear();
+  s.pieces.clear();
+  s.copied.clear();
+  flushed_ = piece_flushed_ = copied_flushed_ = 0;
   return true;
-}
-
-void Link::send() {
-  Output out;
-  sink_.say_what_it_has(out);
-  if (!flush(out)) return cut();
-  std::uint64_t positions_ns = now_ns();
-  for (unsigned looks = 0;;) {
-    bool ready, over;
-    {
-      const std::lock_guard lock(mutex_);
-      ready = has_all_;
-      over = cut_;
-    }
-    if (over) return;
-    if (!ready) {
-      const timespec pause = {0, kSettleNs};
-      nanosleep(&pause, nullptr);
-      continue;
-    }
-    bool sent = source_.turn(out);
-    // Ranks that wait for long need positions, also where others are never idle.
-    if (now_ns() - positions_ns > kPositionsEveryNs) {
-      positions_ns = now_ns();
-      sent |= source_.positions(out);
-    }
-    if (!sent && ++looks >= kLooks) {
-      if (!sleep(out, &sent)) return cut();
-      looks = 0;
-    }
-    if (sent) {
-      if (!flush(out)) return cut();
-      looks = 0;
-    } else {
-      sched_yield();
-    }
-  }
-}
-
-// As a rank sleeps (journal/waiting.h): announced, with a last look behind it. Adds what that look
-// has found. Returns false if the connection has failed.
-bool Link::sleep(Output& out, bool* sent) {
-  journal::SegmentHeader* h = journal::header_of(base_);
-  auto& bell = h->relay_bell[peer_];
-  bell.store(kRelayStores, Step::kSame, 0, std::memory_order_relaxed);
-  announce(1);
-  full_fence();
-  *sent = source_.turn(out);
-  if (!*sent && h->light_publish != 0) {
-    wait_for(bell, kSettleNs);
-    *sent = source_.turn(out);
-  }
-  if (!*sent && bell.load() == 0) {
-    wait_for(bell, kPositionsNs);
-    // Positions are for ranks that wait for long.
-    if (bell.load() == 0) {
-      if (source_.positions(out) && !flush(out)) return false;
-      wait_for(bell, kSleepNs);
-    }
-  }
-  announce(0);
-  return true;
-}
-
-void Link::announce(std::uint8_t asleep) {
-  for (const std::uint32_t r : theirs_) {
-    journal::header_of(base_)->asleep[r].store(kRelayStores, Step::kAnnounce, asleep);
-  }
 }
 
 // --- Receiving
 
-bool Link::receive() {
-  std::vector<std::byte> buffer(kReadBytes);
-  std::size_t begin = 0, end = 0;
-  for (;;) {
-    const ssize_t n = recv(fd_, buffer.data() + end, buffer.size() - end, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return true;
-    end += static_cast<std::size_t>(n);
-    while (end - begin >= sizeof(Head)) {
-      Head head;
-      std::memcpy(&head, buffer.data() + begin, sizeof head);
-      if (head.kind >= Kind::kCount || head.bytes > kMostBytes) return false;
-      const std::size_t there = end - begin - sizeof head;
-      const std::byte* body = buffer.data() + begin + sizeof head;
-      if (head.kind == Kind::kPayload) {
-        std::byte* to = sink_.place(head);
-        if (to == nullptr) return false;
-        const std::size_t have = std::min<std::size_t>(there, head.bytes);
-        std::memcpy(to, body, have);
-        begin += sizeof head + have;
-        if (!receive_payload(to + have, head.bytes - have)) return true;
-        continue;
+bool Link::receive(int fd, Did* did) {
+  State& s = *state_;
+  bool shown = false;
+  for (std::size_t received = 0;;) {
+    if (received >= kMostReceived) {
+      did->left = true;
+      break;
+    }
+    ssize_t n = 0;
+    std::size_t asked = 0;
+    if (s.payload_bytes > 0) {
+      asked = s.payload_bytes;
+      n = try_call([&] { return recv(fd, s.payload, asked, MSG_DONTWAIT); });
+      if (n > 0) {
+        s.payload += n;
+        s.payload_bytes -= static_cast<std::size_t>(n);
       }
-      if (there < head.bytes) break;
-      if (!take(head, body)) return false;
-      begin += sizeof head + head.bytes;
+    } else {
+      const std::size_t there = s.in.size();
+      asked = kReadBytes;
+      std::byte* to = s.in.add(asked);
+      n = try_call([&] { return recv(fd, to, asked, MSG_DONTWAIT); });
+      s.in.shorten(there + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
     }
-    // What is left is the beginning of a frame.
-    std::memmove(buffer.data(), buffer.data() + begin, end - begin);
-    end -= begin;
-    begin = 0;
-    if (end >= sizeof(Head)) {
-      Head head;
-      std::memcpy(&head, buffer.data(), sizeof head);
-      buffer.resize(std::max(buffer.size(), sizeof head + head.bytes));
-    }
-    ring_all();
+    if (n < 0) return fail(Ending::kLost);
+    if (n == 0) break;
+    received += static_cast<std::size_t>(n);
+    shown = true;
+    if (!take_in()) return false;
+    if (static_cast<std::size_t>(n) < asked) break;  // there was no more
   }
-}
-
-bool Link::receive_payload(std::byte* to, std::size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t n = recv(fd_, to, bytes, MSG_WAITALL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    to += n;
-    bytes -= static_cast<std::size_t>(n);
+  if (shown) {
+    did->carried = true;
+    ring_all();
   }
   return true;
 }
 
+// Carries out the whole frames that have come.
+bool Link::take_in() {
+  State& s = *state_;
+  while (s.payload_bytes == 0 && s.in.size() - s.in_begin >= sizeof(Head)) {
+    Head head;
+    std::memcpy(&head, s.in.data() + s.in_begin, sizeof head);
+    if (head.kind >= Kind::kCount || head.bytes > kMostBytes) return fail(Ending::kRefused);
+    const std::byte* body = s.in.data() + s.in_begin + sizeof head;
+    const std::size_t there = s.in.size() - s.in_begin - sizeof head;
+    if (head.kind == Kind::kPayload) {
+      std::byte* to = s.sink.place(head);
+      if (to == nullptr) return fail(Ending::kRefused);
+      const std::size_t have = std::min<std::size_t>(there, head.bytes);
+      std::memcpy(to, body, have);
+      s.in_begin += sizeof head + have;
+      s.payload = to + have;
+      s.payload_bytes = head.bytes - have;
+      continue;
+    }
+    if (there < head.bytes) break;
+    if (!take(head, body)) return fail(Ending::kRefused);
+    s.in_begin += sizeof head + head.bytes;
+  }
+  // What is left is the beginning of a frame.
+  const std::size_t left = s.in.size() - s.in_begin;
+  if (left > 0 && s.in_begin > 0) std::memmove(s.in.data(), s.in.data() + s.in_begin, left);
+  s.in.shorten(left);
+  s.in_begin = 0;
+  return true;
+}
+
 bool Link::take(const Head& head, const std::byte* body) {
-  if (head.kind != Kind::kHave && head.kind != Kind::kHaveAll) return sink_.apply(head, body);
-  const std::lock_guard lock(mutex_);
-  if (has_all_) return false;
+  State& s = *state_;
+  if (head.kind != Kind::kHave && head.kind != Kind::kHaveAll) return s.sink.apply(head, body);
+  if (s.has_all) return false;
   if (head.kind == Kind::kHave) {
     std::uint64_t context = 0;
     if (head.bytes != sizeof context) return false;
     std::memcpy(&context, body, sizeof context);
-    source_.has(head.at, head.index, context);
+    s.source.has(head.at, head.index, context);
   } else {
-    has_all_ = true;
+    s.has_all = true;
   }
   return true;
 }
@@ -282,7 +261,7 @@ bool Link::take(const Head& head, const std::byte* body) {
 void Link::ring_all() {
   full_fence();
   const journal::SegmentHeader* h = journal::header_of(base_);
-  for (const std::uint32_t r : mine_) {
+  for (const std::uint32_t r : state_->mine) {
     if (h->asleep[r].load(std::memory_order_relaxed) == 0) continue;
     auto& bell = journal::control_of(base_, r)->bell;
     bell.store(kRelayStores, Step::kSame, 1, std::memory_order_seq_cst);

@@ -1,55 +1,160 @@
-// A connection between the relays of two nodes: a thread for each direction carries out the steps
-// of Source and Sink. Neither ever waits for the other, so a relay that cannot send goes on
-// receiving.
+// A connection with the relay of another node, in memory that all processes of this node share. It
+// is driven by one process at a time: by a rank that has published something for the other node or
+// that waits, and else by the relay. Driving it means to carry out steps of Source and Sink; none
+// of them blocks. docs/architecture.md, "Several hosts".
+//
+// A driver may die in a step. The relay then ends the connection, and begins another one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <optional>
 
+#include "journal/arena.h"
 #include "journal/layout.h"
+#include "journal/shared.h"
 #include "relay/frames.h"
 #include "relay/sink.h"
 #include "relay/source.h"
+#include "relay/vector.h"
 
 namespace rejoin::relay {
 
+// Who drives a link.
+using Driver = std::uint64_t;
+inline constexpr Driver kRelay = ~Driver{0};
+constexpr Driver driver_of(std::uint32_t rank, std::uint32_t incarnation) {
+  return (std::uint64_t{incarnation} << 32 | rank) + 1;
+}
+
+// The relay's socket.
+struct Connection {
+  std::int64_t relay;    // process
+  std::int32_t fd;       // its descriptor there
+  std::uint64_t cookie;  // that the kernel has given the socket; 0: there is no connection
+};
+
+enum class Ending : std::uint32_t {
+  kNone,
+  kLost,     // the connection has ended
+  kRefused,  // the other relay has sent what no relay sends
+};
+
+// What a step has done.
+struct Did {
+  bool carried = false;  // something was sent or has come
+  bool left = false;     // there is more to be done at once, or the connection has ended
+  bool blocked = false;  // there is more to be sent than the socket has room for
+};
+
 class Link {
  public:
-  // `fd`: a connection with the relay of node `peer`, which has been greeted; it is closed.
-  Link(std::byte* base, std::uint32_t node, std::uint32_t peer, int fd);
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
-  // Ends the connection.
-  ~Link();
+  static Link& of(std::byte* base, std::uint32_t peer) {
+    const journal::SegmentHeader* h = journal::header_of(base);
+    return *reinterpret_cast<Link*>(base + h->links + peer * h->link_bytes);
+  }
 
-  // Returns when the connection has ended. False: the other relay has sent what no relay sends.
-  bool receive();
-  // Makes receive() return. May be called by any thread.
-  void cut();
+  // --- For all processes. `open`: given the connection, returns its descriptor in this process;
+  // negative: it has none. Called while this process drives.
+  //
+  // Carries out a step if nobody else drives, and others while something is published meanwhile.
+  template <class Open>
+  Did run(Driver me, Open&& open) {
+    Did all;
+    do {
+      if (!take(kNobody, me)) break;
+      std::uint32_t one = 1;
+      const bool noted = pending_.decide(journal::kRelayStores, journal::Step::kSame, &one, 0u);
+      const bool is_open = connection_.cookie != 0;  // else all is sent when there is a connection
+      const int fd = is_open ? open(connection_) : -1;
+      if (fd >= 0) {
+        const Did did = step(fd);
+        all.carried |= did.carried;
+        all.left |= did.left;
+        all.blocked = did.blocked;
+        steps_.store(journal::kRelayStores, journal::Step::kSame, steps_.load() + 1);
+      } else if (is_open && noted) {
+        note();
+        all.left = true;
+      }
+      give_back();
+      if (fd < 0) break;
+    } while (is_pending() && !all.left);
+    return all;
+  }
+  // To be called when something was published for the other node, before run().
+  void note() {
+    pending_.store(journal::kRelayStores, journal::Step::kSame, 1, std::memory_order_seq_cst);
+  }
+  bool is_pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
+
+  // --- For the relay.
+  Driver driver() const { return driver_.load(); }
+  // Becomes the driver in the place of `former`. False: that is not the driver.
+  bool take(Driver former, Driver me) {
+    return driver_.decide(journal::kRelayStores, journal::Step::kSame, &former, me);
+  }
+  void give_back() {
+    driver_.store(journal::kRelayStores, journal::Step::kSame, kNobody, std::memory_order_seq_cst);
+  }
+  static constexpr Driver kNobody = 0;
+  Ending ending() const { return ending_.load(); }
+  // Counts steps. It shows that ranks drive.
+  std::uint32_t steps() const { return steps_.load(); }
+  // The following REQUIRE that the caller drives.
+  void begin(std::byte* base, std::uint32_t node, std::uint32_t peer, const Connection& connection);
+  void end() { connection_.cookie = 0; }
+  // Adds what ranks that wait for long need to know of this node's; the next step sends it.
+  void add_positions();
 
  private:
-  void send();
-  bool flush(class Output& out);
-  bool sleep(Output& out, bool* sent);
+  struct Piece {
+    const std::byte* at;  // in the segment; null: `bytes` of what was copied
+    std::size_t bytes;
+  };
+  // What is built anew for each connection.
+  struct State {
+    State(std::byte* base, std::uint32_t node, std::uint32_t peer, journal::Arena& arena);
+    Sink sink;
+    Source source;
+    Vector<std::uint32_t> mine;  // ranks
+    bool has_all = false;        // the other side has said how far its copies reach
+    // Frames that are to be sent.
+    Vector<std::byte> copied;
+    Vector<Piece> pieces;
+    // What has come: bytes [in_begin, in.size()) are the beginning of a frame.
+    Vector<std::byte> in;
+    std::size_t in_begin = 0;
+    std::byte* payload = nullptr;  // where the rest of a payload goes
+    std::size_t payload_bytes = 0;
+  };
+  class Output;
+
+  Did step(int fd);
+  bool send(int fd, Did* did);
+  bool flush(int fd, Did* did);
+  bool receive(int fd, Did* did);
+  bool take_in();
   bool take(const Head& head, const std::byte* body);
-  bool receive_payload(std::byte* to, std::size_t bytes);
-  void announce(std::uint8_t asleep);
+  bool fail(Ending why);
   void ring_all();
 
+  alignas(journal::kLine) journal::AnyWord<Driver> driver_;
+  journal::AnyWord<std::uint32_t> pending_;
+  journal::AnyWord<std::uint32_t> steps_;
+  journal::AnyWord<Ending> ending_;
+  // The rest is the driver's.
+  alignas(journal::kLine) Connection connection_;
   std::byte* base_;
-  const std::uint32_t peer_;
-  const int fd_;
-  std::vector<std::uint32_t> mine_, theirs_;  // ranks
-  Sink sink_;
-  Source source_;
-  std::mutex mutex_;      // of what both threads use
-  bool has_all_ = false;  // the other side has said how far its copies reach
-  bool cut_ = false;
-  std::thread sender_;
+  State* state_;
+  std::size_t flushed_;         // pieces that were sent
+  std::size_t piece_flushed_;   // bytes of the next one that were sent
+  std::size_t copied_flushed_;  // bytes of `copied` in pieces that were sent
+  alignas(State) std::byte state_memory_[sizeof(State)];
+  alignas(journal::Arena) std::byte arena_memory_[sizeof(journal::Arena)];
 };
+
+// Virtual size of a link: its arena follows it. Only what is touched takes memory.
+inline constexpr std::uint64_t kLinkBytes = std::uint64_t{256} << 20;
 
 }  // namespace rejoin::relay

@@ -1,19 +1,33 @@
 #include "relay/relay.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "relay/link.h"
 
 namespace rejoin::relay {
+
+using journal::kRelayStores;
+using journal::Step;
+
 namespace {
 
 constexpr int kConnectMs = 2'000;
@@ -21,68 +35,99 @@ constexpr long kPauseNs = 20'000'000;
 constexpr std::uint64_t kTellAfterNs = 5'000'000'000;
 constexpr std::size_t kMostStrangers = 8;  // connections that have not proved anything yet
 
-// The newest connection with each node that connects to this one.
-class Accepted {
- public:
-  explicit Accepted(const Plan& plan) : plan_(plan), peers_(plan.nodes.size()) {}
+// Looks between two sleeps. A relay shares its processor with ranks.
+constexpr unsigned kLooks = 20;
+constexpr int kDozeMs = 1;       // while ranks do its work
+constexpr int kBusyMs = 20;      // while another process drives a link
+constexpr int kSleepMs = 200;    // a lost wake-up costs this
+constexpr int kPositionsMs = 2;  // after so long without anything new, positions are sent
+constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
 
-  // Takes the place of the former connection with that node, whose relay has connected again. The
-  // copies have one writer: the former link has written its last byte before this one says how far
-  // they reach.
-  void take(std::uint32_t node, int fd) {
-    Peer& peer = peers_[node];
-    std::uint64_t number = 0;
-    {
-      const std::lock_guard lock(peer.mutex);
-      number = ++peer.newest;
-      if (peer.link != nullptr) peer.link->cut();
-    }
-    const std::lock_guard turn(peer.turn);
-    Link link(plan_.base, plan_.node, node, fd);
-    {
-      const std::lock_guard lock(peer.mutex);
-      peer.link = &link;
-      if (number != peer.newest) link.cut();
-    }
-    if (!link.receive()) _exit(kExitProtocol);
-    const std::lock_guard lock(peer.mutex);
-    peer.link = nullptr;
-  }
-  // Whether another connection may be greeted now.
-  bool enter() {
-    const std::lock_guard lock(mutex_);
-    if (strangers_ == kMostStrangers) return false;
-    ++strangers_;
-    return true;
-  }
-  void leave() {
-    const std::lock_guard lock(mutex_);
-    --strangers_;
-  }
+void pause_for(long ns) {
+  const timespec pause = {0, ns};
+  nanosleep(&pause, nullptr);
+}
+
+class Relay {
+ public:
+  explicit Relay(const Plan& plan);
+  [[noreturn]] void run();
 
  private:
-  const Plan& plan_;
   struct Peer {
-    std::mutex turn;           // held while its connection lasts
-    std::mutex mutex;          // of the rest
-    std::uint64_t newest = 0;  // number of the newest connection
+    std::uint32_t node = 0;
     Link* link = nullptr;
+    int fd = -1;
+    std::uint32_t steps = 0;  // of the link, when it was last looked at
+    bool left = false;        // there is more to be done
+    bool blocked = false;     // the socket has no room
   };
+  using Arrived = std::pair<std::uint32_t, int>;  // node, descriptor
+
+  void keep_connected(std::uint32_t node);
+  void accept_all();
+  void hear_bell();
+  void give(std::uint32_t node, int fd);
+  void wake();
+
+  void take_over(Peer& peer);
+  void welcome_arrived();
+  void end(Peer& peer);
+  bool look(Peer& peer, bool with_positions);
+  bool ranks_drive();
+  bool any_asleep() const;
+  bool doze();
+  bool sleep(int ms, bool with_sockets);
+
+  const Plan& plan_;
+  int event_;
   std::deque<Peer> peers_;
-  std::mutex mutex_;  // of strangers_
+  std::vector<std::uint32_t> mine_;  // ranks
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable ended_;
+  std::vector<Arrived> arrived_;
+  std::vector<bool> connected_;  // by node
   std::size_t strangers_ = 0;
 };
 
+Relay::Relay(const Plan& plan)
+    : plan_(plan), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), connected_(plan.nodes.size()) {
+  if (event_ < 0) _exit(kExitSystem);
+  for (std::uint32_t n = 0; n < plan.nodes.size(); ++n) {
+    if (n == plan.node) continue;
+    peers_.push_back({n, &Link::of(plan.base, n)});
+  }
+  for (std::uint32_t r = 0; r < journal::header_of(plan.base)->ranks; ++r) {
+    if (journal::control_of(plan.base, r)->node == plan.node) mine_.push_back(r);
+  }
+}
+
+// --- Connections, by threads of their own
+
+void Relay::wake() {
+  const std::uint64_t one = 1;
+  if (write(event_, &one, sizeof one) < 0 && errno != EAGAIN) _exit(kExitSystem);
+}
+
+void Relay::give(std::uint32_t node, int fd) {
+  const std::lock_guard lock(mutex_);
+  arrived_.emplace_back(node, fd);
+  connected_[node] = true;
+  wake();
+}
+
 // Connects to a node with a lower number, again whenever the connection has ended.
-void keep_connected(const Plan& plan, std::uint32_t node) {
-  const Address& address = plan.nodes[node];
+void Relay::keep_connected(std::uint32_t node) {
+  const Address& address = plan_.nodes[node];
   std::uint64_t told_at_ns = now_ns() + kTellAfterNs;  // 0: it has been told
   for (;;) {
     std::string why = "it has another secret, or is no relay";
     const int fd = connect_to(address, kConnectMs, &why);
-    if (fd >= 0 && greet(fd, {plan.job, plan.node, node}, plan.authenticate)) {
-      Link link(plan.base, plan.node, node, fd);
-      if (!link.receive()) _exit(kExitProtocol);
+    if (fd >= 0 && greet(fd, {plan_.job, plan_.node, node}, plan_.authenticate)) {
+      give(node, fd);
+      std::unique_lock lock(mutex_);
+      ended_.wait(lock, [&] { return !connected_[node]; });
       told_at_ns = now_ns() + kTellAfterNs;
       continue;
     }
@@ -91,39 +136,219 @@ void keep_connected(const Plan& plan, std::uint32_t node) {
       fprintf(
           stderr,
           "rejoin: node %u cannot connect to node %u at %s, port %u: %s; the job waits for it\n",
-          plan.node, node, address.host.c_str(), address.port, why.c_str());
+          plan_.node, node, address.host.c_str(), address.port, why.c_str());
     }
     if (fd >= 0) close(fd);
-    const timespec pause = {0, kPauseNs};
-    nanosleep(&pause, nullptr);
+    pause_for(kPauseNs);
   }
+}
+
+void Relay::accept_all() {
+  for (;;) {
+    const int fd = accept4(plan_.listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno != EINTR) pause_for(kPauseNs);
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (strangers_ == kMostStrangers) {
+        close(fd);
+        continue;
+      }
+      ++strangers_;
+    }
+    std::thread([this, fd] {
+      const auto node = greet(fd, {plan_.job, plan_.node, kAnyNode}, plan_.authenticate);
+      const bool good = node && *node > plan_.node && *node < plan_.nodes.size();
+      {
+        const std::lock_guard lock(mutex_);
+        --strangers_;
+      }
+      good ? give(*node, fd) : static_cast<void>(close(fd));
+    }).detach();
+  }
+}
+
+void Relay::hear_bell() {
+  auto& bell = journal::header_of(plan_.base)->relay_bell;
+  for (;;) {
+    if (bell.load() == 0) {
+      syscall(SYS_futex, bell.address(), FUTEX_WAIT, 0, nullptr, nullptr, 0);
+      continue;
+    }
+    bell.store(kRelayStores, Step::kSame, 0, std::memory_order_seq_cst);
+    wake();
+  }
+}
+
+// --- The main thread
+
+// Becomes the driver of a link: when the one that drives it now has done its step, or is found to
+// be dead. A former relay has ended before this one was started.
+void Relay::take_over(Peer& peer) {
+  constexpr long kLookNs = 50'000;
+  for (;;) {
+    const Driver driver = peer.link->driver();
+    const auto rank = static_cast<std::uint32_t>(driver - 1);
+    const bool is_free = driver == Link::kNobody || driver == kRelay;
+    const bool is_dead =
+        !is_free &&
+        driver != driver_of(rank, journal::control_of(plan_.base, rank)->incarnation.load());
+    if ((is_free || is_dead) && peer.link->take(driver, kRelay)) return;
+    pause_for(kLookNs);
+  }
+}
+
+// A new connection takes the place of the former one with that node, whose relay has connected
+// again.
+void Relay::welcome_arrived() {
+  std::vector<Arrived> arrived;
+  {
+    const std::lock_guard lock(mutex_);
+    arrived.swap(arrived_);
+  }
+  for (const auto& [node, fd] : arrived) {
+    Peer& peer = *std::find_if(peers_.begin(), peers_.end(),
+                               [n = node](const Peer& p) { return p.node == n; });
+    take_over(peer);
+    if (peer.fd >= 0) {
+      shutdown(peer.fd, SHUT_RDWR);
+      close(peer.fd);
+    }
+    Connection connection = {getpid(), fd, 0};
+    socklen_t size = sizeof connection.cookie;
+    if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &connection.cookie, &size) != 0) _exit(kExitSystem);
+    peer.fd = fd;
+    peer.left = true;
+    peer.link->begin(plan_.base, plan_.node, node, connection);
+    peer.link->give_back();
+  }
+}
+
+void Relay::end(Peer& peer) {
+  take_over(peer);
+  peer.link->end();
+  peer.link->give_back();
+  // Processes of ranks may have this socket open, too.
+  shutdown(peer.fd, SHUT_RDWR);
+  close(peer.fd);
+  peer.fd = -1;
+  const std::lock_guard lock(mutex_);
+  // Another connection may have arrived meanwhile.
+  connected_[peer.node] = std::any_of(arrived_.begin(), arrived_.end(),
+                                      [&](const Arrived& a) { return a.first == peer.node; });
+  ended_.notify_all();
+}
+
+// Returns whether there was anything to do.
+bool Relay::look(Peer& peer, bool with_positions) {
+  if (peer.fd < 0) return false;
+  const Driver driver = peer.link->driver();
+  if (driver != Link::kNobody) {
+    const auto rank = static_cast<std::uint32_t>(driver - 1);
+    if (driver != driver_of(rank, journal::control_of(plan_.base, rank)->incarnation.load())) {
+      end(peer);  // it has died in a step
+    }
+    return false;
+  }
+  const Did did = peer.link->run(kRelay, [&](const Connection&) {
+    if (with_positions) peer.link->add_positions();
+    return peer.fd;
+  });
+  peer.left = did.left;
+  peer.blocked = did.blocked;
+  peer.steps = peer.link->steps();
+  if (peer.link->ending() == Ending::kNone) return did.carried || did.left;
+  if (peer.link->ending() == Ending::kRefused) _exit(kExitProtocol);
+  end(peer);
+  return true;
+}
+
+// Whether ranks have driven links since the last look.
+bool Relay::ranks_drive() {
+  bool any = false;
+  for (Peer& peer : peers_) {
+    const std::uint32_t steps = peer.link->steps();
+    any |= peer.fd >= 0 && steps != peer.steps;
+    peer.steps = steps;
+  }
+  return any;
+}
+
+bool Relay::any_asleep() const {
+  const journal::SegmentHeader* h = journal::header_of(plan_.base);
+  return std::any_of(mine_.begin(), mine_.end(),
+                     [&](std::uint32_t r) { return h->asleep[r].load() != 0; });
+}
+
+// Until the bell has rung, a connection has arrived or a socket is ready. Returns whether it was
+// woken.
+bool Relay::sleep(int ms, bool with_sockets) {
+  std::vector<pollfd> all = {{event_, POLLIN, 0}};
+  for (const Peer& p : peers_) {
+    if (p.fd < 0 || !with_sockets) continue;
+    if (p.link->driver() != Link::kNobody) {
+      ms = std::min(ms, kBusyMs);
+    } else {
+      all.push_back({p.fd, static_cast<short>(p.blocked ? POLLIN | POLLOUT : POLLIN), 0});
+    }
+  }
+  const bool woken = poll(all.data(), all.size(), ms) > 0;
+  std::uint64_t count = 0;
+  if (read(event_, &count, sizeof count) < 0 && errno != EAGAIN) _exit(kExitSystem);
+  return woken;
+}
+
+void Relay::run() {
+  for (Peer& peer : peers_) {  // a former relay's connections have ended with it
+    take_over(peer);
+    peer.link->end();
+    peer.link->give_back();
+  }
+  for (std::uint32_t node = 0; node < plan_.node; ++node) {
+    std::thread([this, node] { keep_connected(node); }).detach();
+  }
+  std::thread([this] { accept_all(); }).detach();
+  std::thread([this] { hear_bell(); }).detach();
+  std::uint64_t positions_ns = now_ns();
+  bool is_idle = false;
+  for (unsigned looks = 0;;) {
+    welcome_arrived();
+    // Ranks that wait for long need positions, also where others are never idle.
+    bool with_positions = now_ns() - positions_ns > kPositionsEveryNs;
+    if (!with_positions && looks == 0 && ranks_drive() && !doze()) continue;
+    if (is_idle) with_positions = true;
+    if (with_positions) positions_ns = now_ns();
+    bool any = false;
+    for (Peer& peer : peers_) any |= look(peer, with_positions);
+    if (any) {
+      looks = 0;
+      is_idle = false;
+    } else if (++looks < kLooks) {
+      sched_yield();
+    } else {
+      looks = 0;
+      is_idle = !sleep(is_idle ? kSleepMs : kPositionsMs, true);
+    }
+  }
+}
+
+// While ranks do the work. Returns whether there is something for this process to do.
+bool Relay::doze() {
+  if (any_asleep()) return true;
+  auto& dozes = journal::header_of(plan_.base)->relay_dozes;
+  dozes.store(kRelayStores, Step::kSame, 1, std::memory_order_seq_cst);
+  const bool woken = any_asleep() || sleep(kDozeMs, false);
+  dozes.store(kRelayStores, Step::kSame, 0, std::memory_order_seq_cst);
+  return woken;
 }
 
 }  // namespace
 
 void run(const Plan& plan) {
-  for (std::uint32_t node = 0; node < plan.node; ++node) {
-    std::thread([&plan, node] { keep_connected(plan, node); }).detach();
-  }
-  Accepted accepted(plan);
-  for (;;) {
-    const int fd = accept4(plan.listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) {
-      const timespec pause = {0, kPauseNs};
-      if (errno != EINTR) nanosleep(&pause, nullptr);
-      continue;
-    }
-    if (!accepted.enter()) {
-      close(fd);
-      continue;
-    }
-    std::thread([&plan, &accepted, fd] {
-      const auto node = greet(fd, {plan.job, plan.node, kAnyNode}, plan.authenticate);
-      accepted.leave();
-      const bool good = node && *node > plan.node && *node < plan.nodes.size();
-      good ? accepted.take(*node, fd) : static_cast<void>(close(fd));
-    }).detach();
-  }
+  static Relay relay(plan);
+  relay.run();
 }
 
 }  // namespace rejoin::relay

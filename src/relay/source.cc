@@ -45,20 +45,16 @@ constexpr std::uint64_t place_of(std::uint64_t table, std::uint64_t index) {
 
 }  // namespace
 
-Source::Source(std::byte* base, std::uint32_t node, std::uint32_t to)
-    : base_(base), to_(to), broken_(Rule::kNone) {
+Source::Source(std::byte* base, std::uint32_t node, std::uint32_t to, journal::Arena& arena)
+    : arena_(arena), base_(base), to_(to), ranks_(arena), has_(arena), broken_(Rule::kNone) {
   const std::uint32_t ranks = journal::header_of(base)->ranks;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if (journal::control_of(base, r)->node != node) continue;
-    Rank rank;
-    rank.rank = r;
+    Rank& rank = ranks_.push_back(Rank(r, arena));
     for (std::uint32_t other = 0; other < ranks; ++other) {
       if (journal::control_of(base, other)->node != to) continue;
-      Channel c;
-      c.to = other;
-      rank.channels.push_back(std::move(c));
+      rank.channels.push_back(Channel(other, arena));
     }
-    ranks_.push_back(std::move(rank));
   }
 }
 
@@ -76,11 +72,11 @@ Entry& Source::element(Offset log, std::uint64_t index) const {
 Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
   Cursor c;
   c.log = log;
-  const auto has = has_.find(log);
-  if (has == has_.end()) return c;
-  if (has->second.context == context || !holds(Rule::kLogsOfTheirContext))
-    c.sent = has->second.tail;
-  has_.erase(has);  // the block may be used again later
+  const auto has = std::lower_bound(has_.begin(), has_.end(), log,
+                                    [](const Has& h, Offset at) { return h.log < at; });
+  if (has == has_.end() || has->log != log) return c;
+  if (has->context == context || !holds(Rule::kLogsOfTheirContext)) c.sent = has->tail;
+  has->tail = 0;  // the block may be used again later
   return c;
 }
 
@@ -97,6 +93,10 @@ bool Source::turn(Frames& out) {
   out_ = &out;
   bytes_ = 0;
   added_ = false;
+  if (!has_is_sorted_) {
+    has_is_sorted_ = true;
+    std::sort(has_.begin(), has_.end(), [](const Has& a, const Has& b) { return a.log < b.log; });
+  }
   const std::size_t ranks = ranks_.size(), first = first_;
   for (std::size_t i = 0; i < ranks && !is_full(); ++i) {
     Rank& r = ranks_[(first + i) % ranks];
@@ -231,7 +231,7 @@ void Source::matches(Rank& r, Channel& c) {
     if ((entry.key & journal::kPointToPoint) == 0) continue;
     if ((entry.key & journal::kSynchronous) != 0) c.unmatched.push_back(c.looked_at);
   }
-  std::erase_if(c.unmatched, [&](std::uint64_t index) {
+  c.unmatched.remove_if([&](std::uint64_t index) {
     const std::uint32_t by = element<ChannelEntry>(log, index).matched.load();
     if (by == 0) return false;
     add({Kind::kMatched, sizeof by, log, index}, &by);
@@ -292,10 +292,12 @@ void Source::look_at_contexts(Rank& r) {
   for (const std::uint32_t tables = all.tables.load(); r.tables.size() < tables;) {
     const std::uint64_t at = all.at[r.tables.size()];
     add({Kind::kTable, sizeof at, r.rank, r.tables.size()}, &at);
-    r.tables.emplace_back(table_size(r.tables.size()));
+    Vector<bool> sent(arena_);
+    std::fill_n(sent.add(table_size(r.tables.size())), table_size(r.tables.size()), false);
+    r.tables.push_back(std::move(sent));
   }
   // A block that is used again is reclaimed before.
-  std::erase_if(r.contexts, [&](const Context& c) {
+  r.contexts.remove_if([&](const Context& c) {
     const std::uint64_t table = c.place >> 32, index = c.place & 0xffffffff;
     const auto& entry = reinterpret_cast<const ContextEntry*>(base_ + all.at[table])[index];
     if (entry.block.load() != journal::kReclaimed) return false;
@@ -339,7 +341,8 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   const std::uint32_t size = block.size;
   const Offset members = block.members;
   const ContextCopy copy = {id, at, members, block.departures, freed, size, block.rank};
-  std::vector<std::byte> body(sizeof copy + size * sizeof(std::uint32_t));
+  Vector<std::byte> body(arena_);
+  body.add(sizeof copy + size * sizeof(std::uint32_t));
   std::memcpy(body.data(), &copy, sizeof copy);
   std::memcpy(body.data() + sizeof copy, base_ + members, body.size() - sizeof copy);
   journal::order_stores();  // and loads
@@ -370,7 +373,8 @@ void Source::image(Rank& r) {
       marks.contexts * sizeof(journal::Cursor) + 2 * std::uint64_t{ranks} * sizeof(std::uint64_t),
       marks.cursors.capacity);
   if (sizeof *image + bytes > kMostBytes) return;  // the copies keep the marks that they have
-  std::vector<std::byte> body(sizeof *image + bytes);
+  Vector<std::byte> body(arena_);
+  body.add(sizeof *image + bytes);
   std::memcpy(body.data(), static_cast<const void*>(image), sizeof *image);
   std::memcpy(body.data() + sizeof *image, base_ + marks.cursors.at, bytes);
   journal::order_stores();                         // and loads

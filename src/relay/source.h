@@ -7,28 +7,31 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <vector>
 
+#include "journal/arena.h"
 #include "journal/layout.h"
 #include "journal/rules.h"
 #include "relay/frames.h"
+#include "relay/vector.h"
 
 namespace rejoin::relay {
 
 class Source {
  public:
-  // The ranks of `node` are this segment's; those of `to` are the readers.
-  Source(std::byte* base, std::uint32_t node, std::uint32_t to);
+  // The ranks of `node` are this segment's; those of `to` are the readers. What it remembers lies
+  // in `arena`, which outlives it.
+  Source(std::byte* base, std::uint32_t node, std::uint32_t to, journal::Arena& arena);
 
   // To be called before the first turn(), for each log of which the other node has elements.
   // `context`: that the log belonged to then, or 0. Its block may have been used again since.
   void has(journal::Offset log, std::uint64_t tail, std::uint64_t context) {
-    has_[log] = {tail, context};
+    has_.push_back({log, tail, context});
   }
   // Adds frames for what the other node lacks. Returns whether there were any. If there is much, a
   // part of it: call it again. O(ranks of this node times those of the other, and contexts).
   bool turn(Frames& out);
+  // Whether the newest turn has left something out because it had enough.
+  bool is_full() const { return bytes_ >= turn_bytes_; }
   // The same for positions, which are needed only when ranks wait for long.
   bool positions(Frames& out);
 
@@ -44,14 +47,15 @@ class Source {
     LogShape shape = {};     // as it was sent
   };
   struct Channel {
-    std::uint32_t to = 0;
+    Channel(std::uint32_t rank, journal::Arena& arena) : to(rank), unmatched(arena) {}
+    std::uint32_t to;
     Cursor log;
     // The newest message that was sent, of which bytes are missing; kNone: there is none.
     std::uint64_t open = kNone;
     std::uint64_t written = 0;   // bytes of it that were sent
     std::uint64_t consumed = 0;  // of the other direction: what was sent
     // The other direction: synchronous messages without a match, and how many were looked at.
-    std::vector<std::uint64_t> unmatched = {};
+    Vector<std::uint64_t> unmatched;
     std::uint64_t looked_at = 0;
   };
   struct Context {
@@ -63,14 +67,16 @@ class Source {
     Cursor records;
   };
   struct Rank {
-    std::uint32_t rank = 0;
-    std::vector<std::vector<bool>> tables = {};  // of contexts: which entries were sent
+    Rank(std::uint32_t number, journal::Arena& arena)
+        : rank(number), tables(arena), channels(arena), contexts(arena) {}
+    std::uint32_t rank;
+    Vector<Vector<bool>> tables;  // of contexts: which entries were sent
     std::uint64_t changes = kNone;
     std::uint64_t kept = 0;
     std::uint64_t prepared = 0;
     Cursor calls, modules;
-    std::vector<Channel> channels;
-    std::vector<Context> contexts;
+    Vector<Channel> channels;
+    Vector<Context> contexts;
     PositionCopy position = {};
   };
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -81,8 +87,6 @@ class Source {
   journal::Log& log_at(journal::Offset at) const;
   Cursor cursor(journal::Offset log, std::uint64_t context = 0);
   void read_tail(Cursor& c) const { c.tail = log_at(c.log).tail.load(); }
-  bool is_full() const { return bytes_ >= turn_bytes_; }
-
   void add(const Head& head, const void* body);
   void read_tails(Rank& r);
   void shape(Cursor& c);
@@ -103,14 +107,17 @@ class Source {
   void image(Rank& r);
   bool holds(journal::Rule rule) const { return broken_ != rule; }
 
+  journal::Arena& arena_;
   std::byte* base_;
   std::uint32_t to_;
-  std::vector<Rank> ranks_;  // of this node
-  std::size_t first_ = 0;    // of them, in the next turn
+  Vector<Rank> ranks_;     // of this node
+  std::size_t first_ = 0;  // of them, in the next turn
   struct Has {
+    journal::Offset log;
     std::uint64_t tail, context;
   };
-  std::map<journal::Offset, Has> has_;
+  Vector<Has> has_;  // sorted by `log` in the first turn
+  bool has_is_sorted_ = false;
   Frames* out_ = nullptr;
   std::uint64_t bytes_ = 0;             // added in this turn
   std::uint64_t turn_bytes_ = 1 << 20;  // what one turn adds at most, roughly

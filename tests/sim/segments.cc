@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::uint32_t kFramesToACut = 64;  // on average
 constexpr std::uint64_t kTurnBytes = 256;
+constexpr std::size_t kArenaBytes = 64 << 20;  // virtual
 
 int make_file(std::size_t bytes) {
   const int file = memfd_create("segment", MFD_CLOEXEC);
@@ -73,7 +75,9 @@ struct Segments::Link {
 
   void connect() {
     queue.frames.clear();
-    source = std::make_unique<relay::Source>(base, node, peer);
+    source.reset();
+    arena.emplace(memory.get(), kArenaBytes);
+    source = std::make_unique<relay::Source>(base, node, peer, *arena);
     source->break_rule(broken);
     source->set_turn(kTurnBytes);
     Queue has;
@@ -100,6 +104,8 @@ struct Segments::Link {
   std::uint32_t node, peer;
   journal::Rule broken;
   relay::Sink sink;
+  Mapping memory{kArenaBytes};
+  std::optional<journal::Arena> arena;
   std::unique_ptr<relay::Source> source;
   Queue queue;
 };

@@ -139,7 +139,7 @@ void Agent::start_ranks_from(std::size_t i) {
 }
 
 std::optional<Error> Agent::open_relay() {
-  relay_.emplace(plan_, segment_.base());
+  relay_.emplace(plan_, segment_);
   return relay_->listen();
 }
 

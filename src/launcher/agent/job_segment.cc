@@ -22,6 +22,7 @@
 #include "launcher/agent/compressed_files.h"
 #include "launcher/symbolizer/symbolizer.h"
 #include "recovery/rank.h"
+#include "relay/link.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -225,7 +226,9 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   const std::uint32_t ranks = options.ranks();
   const std::uint64_t limit_bytes = options.journal_limit_bytes;
   const std::string& directory = options.journal_directory;
-  auto mapped = map(directory, journal::segment_bytes_for(ranks, limit_bytes));
+  const std::uint64_t regions_end = journal::segment_bytes_for(ranks, limit_bytes);
+  const std::uint64_t nodes = options.has_agents() ? options.place_of(ranks - 1).node + 1 : 0;
+  auto mapped = map(directory, regions_end + nodes * relay::kLinkBytes);
   if (!mapped.ok()) return mapped;
   if (const int error = back_front(mapped.value().descriptor(), ranks, limit_bytes); error != 0) {
     return no_room(directory, error);
@@ -238,15 +241,18 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   journal::SegmentHeader* header = journal::header_of(base);
   header->nodes_apart = options.between_nodes != BetweenNodes::kMemory;
   header->has_relay = options.has_agents();
+  header->links = regions_end;
+  header->link_bytes = relay::kLinkBytes;
+  header->segment_bytes += nodes * relay::kLinkBytes;
   header->snapshots = options.snapshots.on();
   // Agents of several nodes would have to decide together.
   const auto decision =
       options.has_agents() ? journal::Return::kImages : journal::Return::kUndecided;
   if (options.snapshots.on()) journal::put(header->goes_back_to, decision);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
-  // Agents of several nodes may share this machine. A relay needs a processor, too.
+  // Agents of several nodes may share this machine.
   const std::size_t here = options.hosts.empty() ? ranks : local.size();
-  const bool crowded = here + (options.has_agents() ? 1 : 0) > processors;
+  const bool crowded = here > processors;
   header->crowded = crowded;
   header->light_publish = !crowded;
   write_options(header, options);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -72,8 +73,19 @@ pid_t RelayProcess::start_again() {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
+  // Links contain addresses. Where the agent has mapped the segment does not matter.
+  void* const home = reinterpret_cast<void*>(journal::kSegmentAddress);
+  const std::uint64_t bytes = journal::header_of(segment_.base())->segment_bytes;
+  void* const base =
+      mmap(home, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+           segment_.descriptor(), 0);
+  if (base != home) _exit(relay::kExitSystem);
+  // Ranks, which are the agent's descendants, may have this process's sockets, also where the
+  // system (Yama) allows it to parents only.
+  prctl(PR_SET_PTRACER, agent);
   close_all_but(listener_.get());
-  relay::run({base_, plan_.job, plan_.host, nodes_, listener_.get(), authenticate_});
+  relay::run({static_cast<std::byte*>(base), plan_.job, plan_.host, nodes_, listener_.get(),
+              authenticate_});
 }
 
 void RelayProcess::stop() {

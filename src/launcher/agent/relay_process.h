@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/agent/host_plan.h"
+#include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
 #include "launcher/base/result.h"
 #include "relay/socket.h"
@@ -18,8 +19,8 @@ namespace rejoin::launcher {
 
 class RelayProcess {
  public:
-  // `base`: of the segment, which outlives it.
-  RelayProcess(const HostPlan& plan, std::byte* base) : plan_(plan), base_(base) {}
+  // `segment`: which outlives it.
+  RelayProcess(const HostPlan& plan, const JobSegment& segment) : plan_(plan), segment_(segment) {}
   RelayProcess(const RelayProcess&) = delete;
   RelayProcess& operator=(const RelayProcess&) = delete;
   ~RelayProcess();
@@ -39,7 +40,7 @@ class RelayProcess {
 
  private:
   const HostPlan& plan_;
-  std::byte* base_;
+  const JobSegment& segment_;
   Descriptor listener_;
   std::uint16_t port_ = 0;
   std::vector<relay::Address> nodes_;

@@ -56,7 +56,8 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
   // millisecond. With more ranks than processors there is always another rank to run. Under
   // valgrind, polling once takes as long as a context switch.
   const bool crowded = h->crowded != 0 || journal::runs_under_valgrind();
-  spins_ = crowded ? 8 : 2048;
+  first_yield_ = crowded ? 8 : 2048;
+  spins_ = first_yield_;
   yield_every_ = crowded ? 1 : 32;
   looks_ = crowded ? 200 : 16384;
 }
@@ -64,6 +65,13 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
 void ShmHost::woken(int agent_socket) {
   agent_socket_ = agent_socket;
   memset(touched_, 0, sizeof touched_);
+}
+
+// What comes from another node is here only when somebody looks for it.
+void ShmHost::set_carrier(journal::Carrier* carrier) {
+  constexpr unsigned kFirstLook = 32;
+  carrier_ = carrier;
+  spins_ = std::min(first_yield_, kFirstLook);
 }
 
 void ShmHost::share() {
@@ -110,12 +118,14 @@ void ShmHost::let_others_in(unsigned turn) {
 }
 
 bool ShmHost::poll_slowly(unsigned turn) {
+  constexpr unsigned kCarryEvery = 4;
+  if (carrier_ != nullptr && turn % std::min(kCarryEvery, yield_every_) == 0) carrier_->look();
   if (shared_.load(std::memory_order_relaxed)) {
     let_others_in(turn);
     return true;
   }
   if (turn >= looks_) return false;
-  if (turn % yield_every_ == 0) {
+  if (turn >= first_yield_ && turn % yield_every_ == 0) {
     syscall(SYS_sched_yield);
   } else {
     __builtin_ia32_pause();
@@ -153,6 +163,7 @@ void ShmHost::sleep() {
   RankControl* me = control_of(base_, rank_);
   // The ring of share() may have come before the bell was cleared.
   if (shared_.load(std::memory_order_seq_cst)) return;
+  if (carrier_ != nullptr) carrier_->sleeps();
   const timespec limit{sleep_limit_ms_ / 1000, sleep_limit_ms_ % 1000 * 1000000L};
   syscall(SYS_futex, me->bell.address(), FUTEX_WAIT, 0, sleep_limit_ms_ < 0 ? nullptr : &limit,
           nullptr, 0);
@@ -171,7 +182,8 @@ bool ShmHost::wait_for_agent(unsigned turn) {
 void ShmHost::ring(std::uint32_t rank) {
   const std::uint32_t node = control_of(base_, rank)->node;
   const bool here = header_of(base_)->has_relay == 0 || node == control_of(base_, rank_)->node;
-  auto& bell = here ? control_of(base_, rank)->bell : header_of(base_)->relay_bell[node];
+  if (!here && carrier_ != nullptr) return carrier_->carry(node);
+  auto& bell = here ? control_of(base_, rank)->bell : header_of(base_)->relay_bell;
   bell.store(*this, Step::kSame, 1, std::memory_order_seq_cst);
   syscall(SYS_futex, bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
@@ -213,6 +225,7 @@ std::uint64_t ShmHost::now_ns() {
 }
 
 bool ShmHost::can_be_frozen(char* why, std::size_t bytes) {
+  if (carrier_ != nullptr) carrier_->let_go();
   if (image_ != nullptr) return image_->can_be_frozen(why, bytes);
   snprintf(why, bytes, "was started without snapshots");
   return false;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/names.h"
+#include "journal/carrier.h"
 #include "journal/host.h"
 #include "journal/layout.h"
 #include "journal/payload_stores.h"
@@ -77,6 +78,12 @@ class ShmHost {
     return poll_slowly(turn);
   }
 
+  // A wait is over.
+  void waited() {
+    if (carrier_ != nullptr) [[unlikely]]
+      carrier_->waited();
+  }
+
   void give_way() {
     constexpr int kPauses = 32;  // one to two microseconds
     for (int i = 0; i < kPauses; ++i) __builtin_ia32_pause();
@@ -103,6 +110,7 @@ class ShmHost {
   void locate(const void* address, ModuleEntry* module, std::uint64_t* place);
   std::uint64_t now_ns();
   MayFreeze may_freeze(std::uint64_t number) {
+    if (carrier_ != nullptr) carrier_->let_go();
     return image_ != nullptr ? image_->may_freeze(number) : MayFreeze::kNo;
   }
   Frozen freeze(std::uint64_t number) { return image_->freeze(number); }
@@ -110,6 +118,9 @@ class ShmHost {
   // Without `image`, which must outlive the host, no image of the process can be made.
   void set_image(ProcessImage* image) { image_ = image; }
   int agent_socket() const { return agent_socket_; }
+  // Without `carrier`, which must outlive the host, the relay alone carries what is published for
+  // other nodes.
+  void set_carrier(journal::Carrier* carrier);
   // Called in a process that was woken: the segment is mapped anew, and its agent is connected.
   void woken(int agent_socket);
   [[noreturn]] void die();
@@ -134,9 +145,11 @@ class ShmHost {
   std::uint32_t rank_;
   int agent_socket_;
   ProcessImage* image_ = nullptr;
+  journal::Carrier* carrier_ = nullptr;
   int sleep_limit_ms_;
   bool light_publish_;
   std::atomic<unsigned> spins_;  // looks with only a pause between them
+  unsigned first_yield_;         // looks before the first yield
   unsigned looks_;               // looks before sleep
   unsigned yield_every_;         // looks between two yields
   std::atomic<bool> shared_{false};

@@ -54,6 +54,7 @@ class SimHost {
   bool settle();
   void settle_stores();
   bool poll(unsigned turn);
+  void waited() {}
   void give_way() {}
   // Sleeps until the bell is 1, without a time limit: a lost wake-up is a deadlock, and is
   // detected.

@@ -1,0 +1,47 @@
+// The relay's work in the process of a rank: a rank that has published something, or that waits,
+// drives the links of its node, with the relay's sockets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/arena.h"
+#include "journal/carrier.h"
+#include "relay/link.h"
+#include "relay/vector.h"
+
+namespace rejoin::relay {
+
+class RankCarrier : public journal::Carrier {
+ public:
+  // `base`: of the segment, mapped at journal::kSegmentAddress. What it remembers is in `arena`.
+  RankCarrier(std::byte* base, std::uint32_t rank, journal::Arena& arena);
+
+  void carry(std::uint32_t node) override;
+  void look() override;
+  void waited() override;
+  void sleeps() override;
+  void let_go() override;
+
+ private:
+  struct Held {
+    std::uint32_t node;
+    std::uint64_t cookie;  // of the socket
+    int fd;                // -1: none
+  };
+  Did run(Held& held);
+  int open(Held& held, const Connection& connection);
+  int socket_of(const Connection& connection);
+  void close_relay();
+  void ring_relay();
+
+  std::byte* base_;
+  std::uint32_t rank_;
+  Vector<Held> nodes_;  // all others
+  bool holds_ = false;
+  std::int64_t relay_ = 0;  // process of which relay_fd_ is a descriptor
+  int relay_fd_ = -1;
+  bool refused_ = false;  // the system does not let this process have that one's sockets
+};
+
+}  // namespace rejoin::relay
