@@ -24,6 +24,8 @@ class Channels {
   // Bytes of a message that become visible together. Larger messages are read while being written.
   // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
   static constexpr std::uint64_t kPieceBytes = 64 * 1024;
+  // Of what is carried to another node, with system calls for each piece.
+  static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
 
   // `arena`: the rank's private memory.
   Channels(H& host, Arena& arena, Journal<H>& journal)
@@ -72,12 +74,20 @@ class Channels {
   // Writes the rest of a message's bytes, which the receiver may read meanwhile. A former
   // incarnation may have written some of them.
   void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
+    const bool near = host_.is_near(to);
     std::uint64_t at = e.written.load(std::memory_order_relaxed);
     while (at < e.bytes) {
-      const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, kPieceBytes);
+      const std::uint64_t most = near ? kPieceBytes : kFarPieceBytes;
+      const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, most);
+      std::byte* place = host_.base() + e.value + at;
       host_.step(Step::kPayload);
-      host_.payload_stores().copy(host_.base() + e.value + at, data + at, piece);
+      if (near) {
+        host_.payload_stores().copy(place, data + at, piece);
+      } else {  // it is read from the cache as it is sent
+        copy_payload(place, data + at, piece);
+      }
       e.written.store(host_, Step::kWritten, at += piece);
+      if (!near && at < e.bytes) ring(to);
     }
     ring(to);
   }

@@ -63,6 +63,8 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   { host.wait_for_agent(turn) } -> std::same_as<bool>;
   // Sets a rank's bell and wakes it.
   host.ring(rank);
+  // Whether the rank uses the same segment, so that what is published need not be carried to it.
+  { host.is_near(rank) } -> std::same_as<bool>;
   // Makes shared memory safe to touch; false: no more memory.
   { host.back(begin, bytes) } -> std::same_as<bool>;
   // The same for payload in any rank's region that its owner only reserved; cheap for memory that

@@ -633,6 +633,11 @@ inline RankControl* control_of(std::byte* base, std::uint32_t rank) {
 inline Offset region_offset(const SegmentHeader* h, std::uint32_t rank) {
   return h->first_region + rank * h->region_bytes;
 }
+// Whether `rank` is on another node than `own`, and has a segment of its own.
+inline bool is_elsewhere(std::byte* base, std::uint32_t own, std::uint32_t rank) {
+  return header_of(base)->has_relay != 0 &&
+         control_of(base, rank)->node != control_of(base, own)->node;
+}
 // Where the payload of a region begins, from the region's begin.
 inline std::uint64_t payload_begin(const SegmentHeader* h) { return h->region_bytes / 4; }
 inline RegionHead* region_of(std::byte* base, std::uint32_t rank) {

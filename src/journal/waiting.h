@@ -48,8 +48,14 @@ template <class H, class Ready>
   if (!ready(false)) wait_longer(host, ready);
 }
 
+// How soon ranks of other nodes have to see what was published. Ranks of this node see it at once.
+enum class Haste : std::uint8_t {
+  kNow,    // they wait for it
+  kLater,  // they look for it only when they have waited for long
+};
+
 // After a publish: wakes those of `count` world ranks that sleep.
-template <class H>
+template <Haste haste = Haste::kNow, class H>
 [[gnu::always_inline]] inline void ring_sleepers(H& host, const std::uint32_t* world,
                                                  std::uint32_t count) {
   host.fence_published();  // before reading which ranks sleep
@@ -57,7 +63,8 @@ template <class H>
   const SegmentHeader* h = header_of(host.base());
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint32_t r = world[i];
-    if (h->asleep[r].load(std::memory_order_relaxed) != 0 && r != host.rank()) host.ring(r);
+    if (h->asleep[r].load(std::memory_order_relaxed) == 0 || r == host.rank()) continue;
+    if (haste == Haste::kNow || host.is_near(r)) host.ring(r);
   }
 }
 

@@ -201,7 +201,7 @@ class AttemptedOp final : public Replicated<H> {
     this->note_contribution();
     if constexpr (kSpans) {
       // Members of other nodes may wait for this rank in another operation.
-      journal::ring_sleepers(ops_.host, c_.members.world, c_.members.size);
+      journal::ring_sleepers<Haste::kLater>(ops_.host, c_.members.world, c_.members.size);
       if (alone) {
         state_ = State::kGive;
         return;

@@ -9,6 +9,7 @@
 
 namespace rejoin::recovery {
 
+using journal::Haste;
 using journal::Progress;
 
 // The kind of operation adds how it is executed. It advances without waiting; blocking is
@@ -150,7 +151,7 @@ class Replicated {
     if (journal::breaks(host, Rule::kRecordBeforeReturn)) return;
     ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
     if (!journal::breaks(host, Rule::kRingAfterRecord)) {
-      journal::ring_sleepers(host, c_.members.world, c_.members.size);
+      journal::ring_sleepers<Haste::kLater>(host, c_.members.world, c_.members.size);
     }
     ops_.execution.caught_up();
     ops_.bootstrap.prove_others(c_, e_.sequence);

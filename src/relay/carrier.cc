@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace rejoin::relay {
 
@@ -54,34 +55,41 @@ void RankCarrier::carry(std::uint32_t node) {
   for (Held& held : nodes_) {
     if (held.node != node) continue;
     Link::of(base_, node).note();
-    const Did did = refused_ ? Did{.left = true} : run(held);
-    if (did.left || did.blocked) ring_relay();
-    if (!holds_) waited();
+    const Did did = refused_ ? Did{.left = true} : run(held, What::kSend);
+    left_ |= did.left || did.blocked || did.ended;
+    if (!looks_) waited();
   }
 }
 
 void RankCarrier::look() {
   if (refused_) return;
   const SavedErrno saved;
-  holds_ = true;
+  looks_ = true;
+  left_ = false;  // it is found again
   for (Held& held : nodes_) {
-    if (run(held).left) ring_relay();
+    const Did did = run(held, What::kSendAndReceive);
+    left_ |= did.left || did.blocked;
+    if (did.ended) ring_relay();
   }
 }
 
 void RankCarrier::waited() {
-  holds_ = false;
+  looks_ = false;
   for (Held& held : nodes_) {
     if (held.fd < 0) continue;
     const SavedErrno saved;
     close_it(held.fd);
     held = {held.node, 0, -1};
   }
+  // A relay that dozes looks again within a few milliseconds, and the rank may wait before that.
+  if (!std::exchange(left_, false) || relay_dozes()) return;
+  const SavedErrno saved;
+  ring_relay();
 }
 
 void RankCarrier::sleeps() {
   waited();
-  if (journal::header_of(base_)->relay_dozes.load(std::memory_order_seq_cst) == 0) return;
+  if (!relay_dozes()) return;
   const SavedErrno saved;
   ring_relay();
 }
@@ -91,10 +99,12 @@ void RankCarrier::let_go() {
   close_relay();
 }
 
-Did RankCarrier::run(Held& held) {
+Did RankCarrier::run(Held& held, What what) {
   const Driver me = driver_of(
       rank_, journal::control_of(base_, rank_)->incarnation.load(std::memory_order_relaxed));
-  return Link::of(base_, held.node).run(me, [&](const Connection& c) { return open(held, c); });
+  return Link::of(base_, held.node).run(me, what, [&](const Connection& c) {
+    return open(held, c);
+  });
 }
 
 int RankCarrier::open(Held& held, const Connection& connection) {
@@ -131,6 +141,10 @@ void RankCarrier::close_relay() {
   if (relay_fd_ >= 0) close_it(relay_fd_);
   relay_fd_ = -1;
   relay_ = 0;
+}
+
+bool RankCarrier::relay_dozes() const {
+  return journal::header_of(base_)->relay_dozes.load(std::memory_order_seq_cst) != 0;
 }
 
 void RankCarrier::ring_relay() {

@@ -29,16 +29,18 @@ class RankCarrier : public journal::Carrier {
     std::uint64_t cookie;  // of the socket
     int fd;                // -1: none
   };
-  Did run(Held& held);
+  Did run(Held& held, What what);
   int open(Held& held, const Connection& connection);
   int socket_of(const Connection& connection);
   void close_relay();
+  bool relay_dozes() const;
   void ring_relay();
 
   std::byte* base_;
   std::uint32_t rank_;
-  Vector<Held> nodes_;  // all others
-  bool holds_ = false;
+  Vector<Held> nodes_;      // all others
+  bool looks_ = false;      // since the rank waited last
+  bool left_ = false;       // there is more to be done, which the relay does not know
   std::int64_t relay_ = 0;  // process of which relay_fd_ is a descriptor
   int relay_fd_ = -1;
   bool refused_ = false;  // the system does not let this process have that one's sockets

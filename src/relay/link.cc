@@ -18,8 +18,9 @@ using journal::Step;
 
 namespace {
 
-constexpr std::size_t kReadBytes = 256 * 1024;
-constexpr std::size_t kMostReceived = 1 << 20;  // in one step
+constexpr std::size_t kReadBytes = 4 * 1024;  // heads of frames; payload goes to its place at once
+// In one step: a rank copies it further while it is in the cache.
+constexpr std::size_t kMostReceived = 256 * 1024;
 
 void full_fence() {
 #if defined(__SANITIZE_THREAD__)
@@ -104,13 +105,10 @@ void Link::add_positions() {
   state_->source.positions(out);
 }
 
-Did Link::step(int fd) {
+Did Link::step(int fd, What what) {
   Did did;
-  if (ending() != Ending::kNone) {
-    did.left = true;
-    return did;
-  }
-  if (!send(fd, &did) || !receive(fd, &did)) did.left = true;
+  did.ended = ending() != Ending::kNone || !send(fd, &did) ||
+              (what == What::kSendAndReceive && !receive(fd, &did));
   return did;
 }
 
@@ -147,7 +145,10 @@ bool Link::flush(int fd, Did* did) {
     msghdr message = {};
     message.msg_iov = all;
     message.msg_iovlen = count;
-    const ssize_t n = try_call([&] { return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
+    // The rest of a message, which is being written, goes into the same packets.
+    const int more = s.source.has_open() ? MSG_MORE : 0;
+    const ssize_t n =
+        try_call([&] { return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | more); });
     if (n < 0) return fail(Ending::kLost);
     if (n == 0) {
       did->blocked = true;
@@ -192,7 +193,7 @@ bool Link::receive(int fd, Did* did) {
       }
     } else {
       const std::size_t there = s.in.size();
-      asked = kReadBytes;
+      asked = std::max(kReadBytes, missing());
       std::byte* to = s.in.add(asked);
       n = try_call([&] { return recv(fd, to, asked, MSG_DONTWAIT); });
       s.in.shorten(there + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
@@ -209,6 +210,16 @@ bool Link::receive(int fd, Did* did) {
     ring_all();
   }
   return true;
+}
+
+// Bytes of the frame whose beginning has come.
+std::size_t Link::missing() const {
+  const State& s = *state_;
+  const std::size_t there = s.in.size() - s.in_begin;
+  if (there < sizeof(Head)) return 0;
+  Head head;
+  std::memcpy(&head, s.in.data() + s.in_begin, sizeof head);
+  return sizeof head + head.bytes - there;
 }
 
 // Carries out the whole frames that have come.

@@ -40,10 +40,13 @@ enum class Ending : std::uint32_t {
   kRefused,  // the other relay has sent what no relay sends
 };
 
+enum class What : std::uint8_t { kSend, kSendAndReceive };
+
 // What a step has done.
 struct Did {
   bool carried = false;  // something was sent or has come
-  bool left = false;     // there is more to be done at once, or the connection has ended
+  bool left = false;     // there is more to be done at once
+  bool ended = false;    // the connection has ended
   bool blocked = false;  // there is more to be sent than the socket has room for
 };
 
@@ -59,7 +62,7 @@ class Link {
   //
   // Carries out a step if nobody else drives, and others while something is published meanwhile.
   template <class Open>
-  Did run(Driver me, Open&& open) {
+  Did run(Driver me, What what, Open&& open) {
     Did all;
     do {
       if (!take(kNobody, me)) break;
@@ -68,10 +71,11 @@ class Link {
       const bool is_open = connection_.cookie != 0;  // else all is sent when there is a connection
       const int fd = is_open ? open(connection_) : -1;
       if (fd >= 0) {
-        const Did did = step(fd);
+        const Did did = step(fd, what);
         all.carried |= did.carried;
         all.left |= did.left;
         all.blocked = did.blocked;
+        all.ended |= did.ended;
         steps_.store(journal::kRelayStores, journal::Step::kSame, steps_.load() + 1);
       } else if (is_open && noted) {
         note();
@@ -79,7 +83,7 @@ class Link {
       }
       give_back();
       if (fd < 0) break;
-    } while (is_pending() && !all.left);
+    } while (is_pending() && !all.left && !all.blocked);
     return all;
   }
   // To be called when something was published for the other node, before run().
@@ -130,10 +134,11 @@ class Link {
   };
   class Output;
 
-  Did step(int fd);
+  Did step(int fd, What what);
   bool send(int fd, Did* did);
   bool flush(int fd, Did* did);
   bool receive(int fd, Did* did);
+  std::size_t missing() const;
   bool take_in();
   bool take(const Head& head, const std::byte* body);
   bool fail(Ending why);

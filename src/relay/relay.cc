@@ -252,7 +252,7 @@ bool Relay::look(Peer& peer, bool with_positions) {
     }
     return false;
   }
-  const Did did = peer.link->run(kRelay, [&](const Connection&) {
+  const Did did = peer.link->run(kRelay, What::kSendAndReceive, [&](const Connection&) {
     if (with_positions) peer.link->add_positions();
     return peer.fd;
   });

@@ -215,6 +215,13 @@ void Source::rest_of_message(Channel& c) {
   }
 }
 
+bool Source::has_open() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
+    return std::any_of(r.channels.begin(), r.channels.end(),
+                       [](const Channel& c) { return c.open != kNone; });
+  });
+}
+
 void Source::consumed(Rank& r, Channel& c) {
   const std::uint64_t now = journal::consumed_of(base_, r.rank)[c.to].load();
   if (now == c.consumed) return;

@@ -32,6 +32,8 @@ class Source {
   bool turn(Frames& out);
   // Whether the newest turn has left something out because it had enough.
   bool is_full() const { return bytes_ >= turn_bytes_; }
+  // Whether a message was sent of which bytes are missing, which its sender is writing.
+  bool has_open() const;
   // The same for positions, which are needed only when ranks wait for long.
   bool positions(Frames& out);
 

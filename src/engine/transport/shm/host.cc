@@ -180,10 +180,9 @@ bool ShmHost::wait_for_agent(unsigned turn) {
 }
 
 void ShmHost::ring(std::uint32_t rank) {
-  const std::uint32_t node = control_of(base_, rank)->node;
-  const bool here = header_of(base_)->has_relay == 0 || node == control_of(base_, rank_)->node;
-  if (!here && carrier_ != nullptr) return carrier_->carry(node);
-  auto& bell = here ? control_of(base_, rank)->bell : header_of(base_)->relay_bell;
+  const bool near = is_near(rank);
+  if (!near && carrier_ != nullptr) return carrier_->carry(control_of(base_, rank)->node);
+  auto& bell = near ? control_of(base_, rank)->bell : header_of(base_)->relay_bell;
   bell.store(*this, Step::kSame, 1, std::memory_order_seq_cst);
   syscall(SYS_futex, bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }

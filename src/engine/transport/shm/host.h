@@ -102,6 +102,7 @@ class ShmHost {
   void sleep();
   bool wait_for_agent(unsigned turn);  // one second, or some on a busy machine
   void ring(std::uint32_t rank);
+  bool is_near(std::uint32_t rank) const { return !journal::is_elsewhere(base_, rank_, rank); }
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
   journal::PayloadStores& payload_stores() { return payload_stores_; }

@@ -130,8 +130,7 @@ bool SimHost::wait_for_agent(unsigned turn) {
 void SimHost::ring(std::uint32_t rank) {
   drain();
   // Relays of the simulator never sleep.
-  const bool here = control_of(base_, rank)->node == control_of(base_, rank_)->node;
-  if (header_of(base_)->has_relay != 0 && !here) return;
+  if (!is_near(rank)) return;
   if (simulation_.options_.mutant != Mutant::kLostRing) simulation_.wake(rank);
 }
 

@@ -62,6 +62,7 @@ class SimHost {
   static constexpr unsigned kTurnsForAgent = 5000;
   bool wait_for_agent(unsigned turn);
   void ring(std::uint32_t rank);
+  bool is_near(std::uint32_t rank) const { return !journal::is_elsewhere(base_, rank_, rank); }
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region this is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
