@@ -5,10 +5,11 @@
 #include <linux/futex.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "journal/system_call.h"
 
 namespace rejoin::relay {
 
@@ -17,23 +18,15 @@ using journal::Step;
 
 namespace {
 
-// Leaves errno as the program knows it.
-class SavedErrno {
- public:
-  SavedErrno() : saved_(errno) {}
-  ~SavedErrno() { errno = saved_; }
-
- private:
-  int saved_;
-};
-
-int close_it(int fd) { return static_cast<int>(syscall(SYS_close, fd)); }
+void close_it(int fd) { journal::system_call(SYS_close, fd); }
 
 // The program may have closed a descriptor of ours, and have opened another one in its place.
 bool is_socket(int fd, std::uint64_t cookie) {
   std::uint64_t found = 0;
   socklen_t size = sizeof found;
-  return syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &found, &size) == 0 && found == cookie;
+  return journal::system_call(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE,
+                              reinterpret_cast<long>(&found), reinterpret_cast<long>(&size)) == 0 &&
+         found == cookie;
 }
 
 }  // namespace
@@ -51,7 +44,6 @@ RankCarrier::RankCarrier(std::byte* base, std::uint32_t rank, journal::Arena& ar
 }
 
 void RankCarrier::carry(std::uint32_t node) {
-  const SavedErrno saved;
   for (Held& held : nodes_) {
     if (held.node != node) continue;
     Link::of(base_, node).note();
@@ -63,7 +55,6 @@ void RankCarrier::carry(std::uint32_t node) {
 
 void RankCarrier::look() {
   if (refused_) return;
-  const SavedErrno saved;
   looks_ = true;
   left_ = false;  // it is found again
   for (Held& held : nodes_) {
@@ -75,22 +66,15 @@ void RankCarrier::look() {
 
 void RankCarrier::waited() {
   looks_ = false;
-  for (Held& held : nodes_) {
-    if (held.fd < 0) continue;
-    const SavedErrno saved;
-    close_it(held.fd);
-    held = {held.node, 0, -1};
-  }
+  for (Held& held : nodes_) close_held(held);
   // A relay that dozes looks again within a few milliseconds, and the rank may wait before that.
   if (!std::exchange(left_, false) || relay_dozes()) return;
-  const SavedErrno saved;
   ring_relay();
 }
 
 void RankCarrier::sleeps() {
   waited();
   if (!relay_dozes()) return;
-  const SavedErrno saved;
   ring_relay();
 }
 
@@ -107,10 +91,17 @@ Did RankCarrier::run(Held& held, What what) {
   });
 }
 
+// While a process has the socket, the other relay does not see that this one has ended.
+void RankCarrier::close_held(Held& held) {
+  if (held.fd >= 0) close_it(held.fd);
+  held = {held.node, 0, -1};
+}
+
 int RankCarrier::open(Held& held, const Connection& connection) {
   if (held.cookie == connection.cookie && held.fd >= 0) return held.fd;
-  if (held.fd >= 0) close_it(held.fd);
-  held = {held.node, connection.cookie, socket_of(connection)};
+  close_held(held);
+  held.cookie = connection.cookie;
+  if (connection.cookie != 0) held.fd = socket_of(connection);
   return held.fd;
 }
 
@@ -122,17 +113,19 @@ int RankCarrier::socket_of(const Connection& connection) {
   for (int attempt = 0; attempt < 2 && !refused_; ++attempt) {
     if (relay_fd_ < 0) {
       constexpr int kFirstDescriptor = 900;  // as recovery/attach.cc: above what programs count on
-      const int fd = static_cast<int>(syscall(SYS_pidfd_open, relay_, 0));
+      const auto fd = static_cast<int>(journal::system_call(SYS_pidfd_open, relay_));
       if (fd < 0) return -1;
-      relay_fd_ = fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor);
+      relay_fd_ =
+          static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstDescriptor));
       if (relay_fd_ >= 0) close_it(fd);
       if (relay_fd_ < 0) relay_fd_ = fd;
     }
-    const int fd = static_cast<int>(syscall(SYS_pidfd_getfd, relay_fd_, connection.fd, 0));
-    if (fd >= 0 && is_socket(fd, connection.cookie)) return fd;
-    if (fd < 0 && (errno == EPERM || errno == ENOSYS)) refused_ = true;
-    if (fd >= 0) close_it(fd);
-    if (fd >= 0 || errno == EBADF) relay_fd_ = -1;  // it is the program's, or closed
+    const long fd = journal::system_call(SYS_pidfd_getfd, relay_fd_, connection.fd);
+    const bool is_file = fd >= 0;
+    if (is_file && is_socket(static_cast<int>(fd), connection.cookie)) return static_cast<int>(fd);
+    if (is_file) close_it(static_cast<int>(fd));
+    if (fd == -EPERM || fd == -ENOSYS) refused_ = true;
+    if (is_file || fd == -EBADF) relay_fd_ = -1;  // it is the program's, or was closed
   }
   return -1;
 }
@@ -150,7 +143,7 @@ bool RankCarrier::relay_dozes() const {
 void RankCarrier::ring_relay() {
   auto& bell = journal::header_of(base_)->relay_bell;
   bell.store(kRelayStores, Step::kSame, 1, std::memory_order_seq_cst);
-  syscall(SYS_futex, bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  journal::system_call(SYS_futex, reinterpret_cast<long>(bell.address()), FUTEX_WAKE, 1);
 }
 
 }  // namespace rejoin::relay

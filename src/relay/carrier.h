@@ -30,6 +30,7 @@ class RankCarrier : public journal::Carrier {
     int fd;                // -1: none
   };
   Did run(Held& held, What what);
+  void close_held(Held& held);
   int open(Held& held, const Connection& connection);
   int socket_of(const Connection& connection);
   void close_relay();

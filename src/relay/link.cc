@@ -5,11 +5,12 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+
+#include "journal/system_call.h"
 
 namespace rejoin::relay {
 
@@ -32,14 +33,13 @@ void full_fence() {
 #endif
 }
 
-// n > 0: bytes; 0: none now; negative: the connection has ended.
-template <class Call>
-ssize_t try_call(Call&& call) {
+// Returns bytes; 0: none now; negative: the connection has ended.
+template <class... Arguments>
+long try_call(long number, Arguments... arguments) {
   for (;;) {
-    const ssize_t n = call();
+    const long n = journal::system_call(number, arguments...);
     if (n > 0) return n;
-    if (n < 0 && errno == EINTR) continue;
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+    if (n != -EINTR) return n == -EAGAIN ? 0 : -1;
   }
 }
 
@@ -147,8 +147,8 @@ bool Link::flush(int fd, Did* did) {
     message.msg_iovlen = count;
     // The rest of a message, which is being written, goes into the same packets.
     const int more = s.source.has_open() ? MSG_MORE : 0;
-    const ssize_t n =
-        try_call([&] { return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | more); });
+    const long n = try_call(SYS_sendmsg, fd, reinterpret_cast<long>(&message),
+                            MSG_NOSIGNAL | MSG_DONTWAIT | more);
     if (n < 0) return fail(Ending::kLost);
     if (n == 0) {
       did->blocked = true;
@@ -182,11 +182,15 @@ bool Link::receive(int fd, Did* did) {
       did->left = true;
       break;
     }
-    ssize_t n = 0;
+    long n = 0;
     std::size_t asked = 0;
+    const auto take = [&](std::byte* to) {
+      n = try_call(SYS_recvfrom, fd, reinterpret_cast<long>(to), static_cast<long>(asked),
+                   MSG_DONTWAIT);
+    };
     if (s.payload_bytes > 0) {
       asked = s.payload_bytes;
-      n = try_call([&] { return recv(fd, s.payload, asked, MSG_DONTWAIT); });
+      take(s.payload);
       if (n > 0) {
         s.payload += n;
         s.payload_bytes -= static_cast<std::size_t>(n);
@@ -194,9 +198,8 @@ bool Link::receive(int fd, Did* did) {
     } else {
       const std::size_t there = s.in.size();
       asked = std::max(kReadBytes, missing());
-      std::byte* to = s.in.add(asked);
-      n = try_call([&] { return recv(fd, to, asked, MSG_DONTWAIT); });
-      s.in.shorten(there + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+      take(s.in.add(asked));
+      s.in.shorten(there + static_cast<std::size_t>(std::max(n, 0L)));
     }
     if (n < 0) return fail(Ending::kLost);
     if (n == 0) break;
@@ -276,7 +279,7 @@ void Link::ring_all() {
     if (h->asleep[r].load(std::memory_order_relaxed) == 0) continue;
     auto& bell = journal::control_of(base_, r)->bell;
     bell.store(kRelayStores, Step::kSame, 1, std::memory_order_seq_cst);
-    syscall(SYS_futex, bell.address(), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    journal::system_call(SYS_futex, reinterpret_cast<long>(bell.address()), FUTEX_WAKE, 1);
   }
 }
 

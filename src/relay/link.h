@@ -58,7 +58,7 @@ class Link {
   }
 
   // --- For all processes. `open`: given the connection, returns its descriptor in this process;
-  // negative: it has none. Called while this process drives.
+  // negative: it has none, or there is no connection. Called while this process drives.
   //
   // Carries out a step if nobody else drives, and others while something is published meanwhile.
   template <class Open>
@@ -69,7 +69,7 @@ class Link {
       std::uint32_t one = 1;
       const bool noted = pending_.decide(journal::kRelayStores, journal::Step::kSame, &one, 0u);
       const bool is_open = connection_.cookie != 0;  // else all is sent when there is a connection
-      const int fd = is_open ? open(connection_) : -1;
+      const int fd = open(connection_);
       if (fd >= 0) {
         const Did did = step(fd, what);
         all.carried |= did.carried;

@@ -72,6 +72,19 @@ def hosts_relays_and_ranks_die(t, layout):
         judge(result, expected, n)
 
 
+@scenario(layout=["1,1", "2,1,2"], labels=["threads"])
+def hosts_relays_alone(t, layout):
+    """Where ranks may not have the sockets of their relay, it does everything itself; ranks die."""
+    n = ranks_of(layout)
+    command, flags = ("layout", layout, "10"), flags_of(layout)
+    expected = t.undisturbed(n, *command, flags=flags)
+    for _ in range(20 if t.long else 2):
+        result = t.run(
+            n, *command, flags=[*flags, *EVERY_10_MS], prefix=[t.program("forbidding")], interfere=at_random(t.rng)
+        )
+        judge(result, expected, n)
+
+
 @scenario(victim=[0, 1])
 def hosts_agent_dies(t, victim):
     """The loss of an agent ends the job with one line; nothing is left."""
