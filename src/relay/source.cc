@@ -379,7 +379,7 @@ void Source::image(Rank& r) {
   const std::uint64_t bytes = std::min(
       marks.contexts * sizeof(journal::Cursor) + 2 * std::uint64_t{ranks} * sizeof(std::uint64_t),
       marks.cursors.capacity);
-  if (sizeof *image + bytes > kMostBytes) return;  // the copies keep the marks that they have
+  if (bytes > kMostBytes - sizeof *image) return;  // the copies keep the marks that they have
   Vector<std::byte> body(arena_);
   body.add(sizeof *image + bytes);
   std::memcpy(body.data(), static_cast<const void*>(image), sizeof *image);
