@@ -204,6 +204,28 @@ std::optional<std::vector<HostSlots>> hosts_of_list(std::string_view text) {
   return hosts;
 }
 
+std::optional<std::vector<std::uint32_t>> tasks_of_slurm(std::string_view text) {
+  constexpr std::string_view kTimes = "(x";
+  std::vector<std::uint32_t> tasks;
+  for (bool more = true; more;) {
+    const std::size_t comma = text.find(',');
+    std::string_view part = text.substr(0, comma);
+    std::uint32_t times = 1;
+    if (const std::size_t open = part.find(kTimes); open != std::string_view::npos) {
+      if (!part.ends_with(')')) return {};
+      const std::size_t from = open + kTimes.size();
+      times = number<std::uint32_t>(part.substr(from, part.size() - from - 1)).value_or(0);
+      part = part.substr(0, open);
+    }
+    const auto each = number<std::uint32_t>(part);
+    if (each.value_or(0) == 0 || times == 0 || times > journal::kMaxRanks - tasks.size()) return {};
+    tasks.insert(tasks.end(), times, *each);
+    more = comma != std::string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return tasks;
+}
+
 Result<std::vector<HostSlots>> hosts_of_file(std::string_view text) {
   std::vector<HostSlots> hosts;
   std::istringstream lines{std::string(text)};

@@ -49,6 +49,10 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
+// The numbers of tasks of SLURM_TASKS_PER_NODE, by node: "2(x3),1" are 2, 2, 2, 1. At most
+// kMaxRanks nodes. Nothing: it is no such list.
+std::optional<std::vector<std::uint32_t>> tasks_of_slurm(std::string_view text);
+
 // Bytes. Errors say what a size is; 0 is an error. Exit code kExitUsage.
 Result<std::uint64_t> parse_size_bytes(std::string_view text);
 // "512 MiB", "1.5 GiB"; exact numbers of bytes below 1 KiB.

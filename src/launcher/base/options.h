@@ -28,6 +28,7 @@ struct ProgramOptions {
   std::optional<std::uint32_t> processors_each = {};  // number of processors of each rank
   std::vector<HostSlots> hosts = {};                  // empty: this machine
   bool names_this_host = false;                       // its list has no other host
+  std::string remote_shell = {};  // of the batch system that has named the hosts; empty: none
 };
 
 // How the output of ranks is shown.
@@ -101,7 +102,7 @@ struct RunOptions {
   std::vector<std::string> notices;   // about options that were ignored
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
   BetweenNodes between_nodes = BetweenNodes::kMemory;
-  std::string remote_shell = "ssh -o BatchMode=yes";
+  std::string remote_shell = {};  // empty until complete()
   std::vector<std::string>
       hosts;  // of each node, as the user named it; empty: all are this machine
 

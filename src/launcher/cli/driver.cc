@@ -125,28 +125,9 @@ std::optional<Error> resume_images(HostPlan& plan) {
   return {};
 }
 
-// Refuses a Slurm allocation of several hosts, because ftrun would use only this one.
-std::optional<Error> check_allocation(const RunOptions& options) {
-  for (const ProgramOptions& program : options.programs) {
-    if (!program.hosts.empty()) return {};
-  }
-  for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
-    const char* nodes = getenv(name);
-    if (nodes == nullptr || strtoul(nodes, nullptr, 10) <= 1) continue;
-    return Error{
-        std::string(name) + "=" + nodes +
-            ": ftrun starts ranks on this host only, unless --host names others, and would leave "
-            "the other hosts idle; for a job on this host: env -u SLURM_NNODES -u "
-            "SLURM_JOB_NUM_NODES ftrun ...",
-        kExitUsage};
-  }
-  return {};
-}
-
 // Checks everything about the job that can be checked before a process is started. Completes the
 // options.
 Result<HostPlan> plan_job(RunOptions& options, std::uint32_t processors) {
-  if (const auto error = check_allocation(options)) return *error;
   if (const auto error = complete(options, processors)) return *error;
   if (const auto error = check_options(options)) return *error;
   // The agents of other hosts choose processors for their ranks.

@@ -4,18 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "launcher/base/grammar.h"
+#include "launcher/cli/allocation.h"
 
 namespace rejoin::launcher {
 namespace {
-
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
 std::string own_name() {
   char name[HOST_NAME_MAX + 1] = "";
@@ -26,23 +22,25 @@ std::string own_name() {
 struct Hosts {
   std::string option;  // and its value
   std::vector<HostSlots> list = {};
+  bool is_allocated = false;  // a batch system has named them, and not the user
+  std::string remote_shell = {};
 };
 
 Result<Hosts> read_file(const std::string& path) {
   Hosts hosts{"--hostfile " + path};
-  std::ifstream file(path);
-  std::string text(kMostBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    return Error{hosts.option + ": cannot be read (" + std::strerror(errno) + ")", kExitUsage};
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() == kMostBytes)
-    return Error{hosts.option + ": is not a list of hosts", kExitUsage};
-  auto list = hosts_of_file(text);
-  if (!list.ok()) return Error{hosts.option + list.error().text, kExitUsage};
+  auto list = read_host_file(hosts.option, path);
+  if (!list.ok()) return list.error();
   hosts.list = std::move(list.value());
   return hosts;
+}
+
+Result<Hosts> allocated() {
+  auto found = find_allocation();
+  if (!found.ok()) return found.error();
+  if (!found.value()) return Hosts{};
+  Allocation& all = *found.value();
+  if (all.hosts.size() < 2) return Hosts{};
+  return Hosts{all.source, std::move(all.hosts), true, all.remote_shell};
 }
 
 Result<Hosts> read_list(const std::string& text) {
@@ -59,7 +57,7 @@ Result<Hosts> read_list(const std::string& text) {
 }
 
 Result<Hosts> hosts_of(const RawProgram& raw) {
-  if (raw.hosts.empty() && raw.host_file.empty()) return Hosts{};
+  if (raw.hosts.empty() && raw.host_file.empty()) return allocated();
   if (!raw.hosts.empty() && !raw.host_file.empty()) {
     return Error{"--host and --hostfile both name hosts; give only one of them", kExitUsage};
   }
@@ -102,6 +100,8 @@ std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) 
   const std::string own = own_name();
   const bool all_here = std::all_of(list.begin(), list.end(),
                                     [&](const HostSlots& h) { return is_this_host(h.name, own); });
+  // Without options, a job on this host alone has any number of ranks.
+  if (hosts.value().is_allocated && all_here) hosts.value() = Hosts{};
   std::optional<std::uint64_t> slots;
   if (!list.empty()) slots = slots_of(list);
   if (!all_here) {
@@ -153,6 +153,7 @@ std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) 
   }
   if (all_here) return {};
   program.hosts = std::move(list);
+  program.remote_shell = hosts.value().remote_shell;
   return {};
 }
 
@@ -191,6 +192,8 @@ std::optional<Error> fill_hosts(RunOptions& options) {
                  kExitUsage};
   }
   options.between_nodes = BetweenNodes::kSockets;
+  if (options.remote_shell.empty()) options.remote_shell = options.programs[0].remote_shell;
+  if (options.remote_shell.empty()) options.remote_shell = "ssh -o BatchMode=yes";
   return {};
 }
 

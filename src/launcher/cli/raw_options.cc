@@ -83,7 +83,8 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
       ->type_name("WHAT");
   app.add_option("--remote-shell", raw.remote_shell,
                  "command that runs a command on the host that follows it\n"
-                 "(default: ssh -o BatchMode=yes)")
+                 "(default: srun in a Slurm allocation that names the hosts,\n"
+                 "else ssh -o BatchMode=yes)")
       ->type_name("COMMAND");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
@@ -216,7 +217,8 @@ void describe_program(CLI::App& app, RawProgram& raw) {
   app.add_option("--npernode", raw.on_each_host, "number of ranks on each host")->type_name("N");
   app.add_option("-H,--host", raw.hosts,
                  "hosts, and their numbers of ranks: localhost:4, or\n"
-                 "a:4,b:4 (docs/hosts.md)")
+                 "a:4,b:4 (docs/hosts.md); default: those of the\n"
+                 "allocation of Slurm, PBS or LSF, else this machine")
       ->type_name("HOST[:N],...");
   app.add_option("--hostfile", raw.host_file,
                  "as --host, from a file with a host in each line: a:4, or\n"

@@ -46,7 +46,13 @@ std::vector<std::string> command_of(const std::string& host, const std::string& 
   std::istringstream text(remote_shell);
   for (std::string word; text >> word;) words.push_back(word);
   words.push_back(host);
-  words.push_back("exec " + quoted(path) + " agent");
+  // What srun starts is a program with arguments, what others start a command for a shell.
+  const std::string& shell = words[0];
+  if (shell.substr(shell.rfind('/') + 1) == "srun") {
+    words.insert(words.end(), {path, "agent"});
+  } else {
+    words.push_back("exec " + quoted(path) + " agent");
+  }
   return words;
 }
 

@@ -136,6 +136,32 @@ def hosts_by_name(t):
     t.recovers(4, "steps", "count=300", kills=[Kill(0, 100), Kill(3, 120)], flags=flags, ordered=False)
 
 
+@scenario(system=["slurm", "pbs", "lsf", "hydra", "openmpi"])
+def hosts_of_allocation(t, system):
+    """Without options a job runs on the hosts of its allocation; a rank of each dies."""
+    reached = t.script("reached", "")
+    note = f'echo "$1" >> {reached}; shift\n'
+    directory = os.path.dirname(t.script("ssh", f'#!/bin/sh\nshift 2; {note}exec sh -c "$*"\n'))
+    t.script("srun", f'#!/bin/sh\nwhile [ "$1" != --nodelist ]; do shift; done\nshift; {note}exec "$@"\n')
+    t.script("scontrol", "#!/bin/sh\n[ \"$*\" = 'show hostnames 127.0.0.[2-3]' ] && printf '127.0.0.2\\n127.0.0.3\\n'\n")
+    file = t.script("hosts", "127.0.0.2\n127.0.0.3\n127.0.0.2\n127.0.0.3\n")
+    named = {
+        "slurm": ["SLURM_JOB_NODELIST=127.0.0.[2-3]", "SLURM_TASKS_PER_NODE=2(x2)", "SLURM_NNODES=2"],
+        "pbs": [f"PBS_NODEFILE={file}"],
+        "lsf": [f"LSB_DJOB_HOSTFILE={file}"],
+        "hydra": [f"HYDRA_HOST_FILE={file}"],
+        "openmpi": [f"OMPI_MCA_orte_default_hostfile={file}"],
+    }[system]
+    environment = ["env", f"PATH={directory}:{os.environ['PATH']}", *named]
+    kills = [Kill(0, 100), Kill(3, 120)]
+    result = t.recovers(4, "steps", "count=300", kills=kills, prefix=environment, ordered=False)
+    with open(reached) as file:
+        require(sorted(file.read().split()) == ["127.0.0.2", "127.0.0.3"], "not one agent on each host", result)
+    for few in (["SLURM_JOB_NODELIST=127.0.0.[2-3]", "SLURM_TASKS_PER_NODE=2"], ["PBS_NODEFILE=/nowhere"]):
+        wrong = t.run(4, "steps", "count=3", prefix=[*environment[:2], *few])
+        require(wrong.code == 2 and few[0].split("=")[0] in wrong.err, "it does not say what is wrong", wrong)
+
+
 @scenario(what=["shell", "program", "version"])
 def hosts_that_do_not_start(t, what):
     """One line says which host and what to do; no rank is started."""
