@@ -320,6 +320,17 @@ TEST(Options, HostsOfAFile) {
   unlink(path.c_str());
 }
 
+TEST(Options, TasksOfSlurm) {
+  using Tasks = std::vector<std::uint32_t>;
+  EXPECT_EQ(tasks_of_slurm("3"), Tasks{3});
+  EXPECT_EQ(tasks_of_slurm("2(x3),1"), (Tasks{2, 2, 2, 1}));
+  EXPECT_EQ(tasks_of_slurm("1,12(x2)"), (Tasks{1, 12, 12}));
+  for (const char* wrong : {"", "0", "2,", ",2", "2(x0)", "2(x)", "2(x2", "2(3)", "2x3", "-1", "2 ",
+                            "1(x1025)", "1(x4294967297)", "1(x1000),1(x25)"}) {
+    EXPECT_EQ(tasks_of_slurm(wrong), std::nullopt) << wrong;
+  }
+}
+
 TEST(Options, ProcessorsOfEachRank) {
   using Words = std::vector<const char*>;
   const auto expect = [](const Words& words, std::optional<std::uint32_t> ranks,
