@@ -8,7 +8,7 @@ namespace rejoin::journal {
 // Used by the process of a rank, one thread at a time. Nothing blocks.
 class Carrier {
  public:
-  // Something was published that a rank of this node reads: sends it, if the connection has room.
+  // Something was published that ranks of `node` read: sends it, as far as the connection has room.
   virtual void carry(std::uint32_t node) = 0;
   // Called now and then while the rank waits: does whatever there is to do for all nodes.
   virtual void look() = 0;

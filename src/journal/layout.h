@@ -390,6 +390,9 @@ struct alignas(kLine) Departure {
   OwnerWord<std::uint32_t> chain;        // as in Slot
   OwnerWord<std::uint32_t> fingerprint;  // of the owner's own contribution
   OwnerWord<std::uint32_t> part;         // Part
+  // 0: every node needs all of it. Else: each needs only its slice (engine::ChunkPlan::slice, of
+  // one chunk, by the order of nodes in the context), and this is the size of an element.
+  OwnerWord<std::uint32_t> element_bytes;
 };
 static_assert(sizeof(Departure) == kLine);
 enum class Part : std::uint32_t {

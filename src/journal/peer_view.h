@@ -42,6 +42,7 @@ struct Departed {
   std::uint32_t chain;        // as in Slot
   std::uint32_t fingerprint;  // of its own contribution
   Part part;
+  std::uint32_t element_bytes;  // as in Departure
 };
 
 // What a rank has said of one of its versions.
@@ -113,7 +114,8 @@ class PeerView {
                            get(d.call),
                            get(d.chain),
                            get(d.fingerprint),
-                           static_cast<Part>(get(d.part))};
+                           static_cast<Part>(get(d.part)),
+                           get(d.element_bytes)};
     order_stores();  // and loads
     if (d.ready.load(std::memory_order_relaxed) != k + 1) return std::nullopt;
     return copy;

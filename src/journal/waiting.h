@@ -51,7 +51,8 @@ template <class H, class Ready>
 // How soon ranks of other nodes have to see what was published. Ranks of this node see it at once.
 enum class Haste : std::uint8_t {
   kNow,    // they wait for it
-  kLater,  // they look for it only when they have waited for long
+  kLater,  // they look for it when they have waited for long, or are far ahead: the relay carries
+           // it
 };
 
 // After a publish: wakes those of `count` world ranks that sleep.

@@ -288,7 +288,7 @@ class AttemptedOp final : public Replicated<H> {
         value_ = ops_.journal.store(spec_.input, bytes,
                                     [this](std::size_t size) { return this->allocate(size); });
       }
-      exchange_.departures().give(journal::Part::kNode, value_, bytes, fingerprint_);
+      exchange_.give(value_, bytes, fingerprint_);
       begin_exchange(value_);
     }
   }

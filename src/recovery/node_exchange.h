@@ -44,10 +44,12 @@ class Departures {
   }
 
   // REQUIRES that all earlier operations have their records, and that it is not given().
-  void give(Part part, std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
+  // `element_bytes`: as in Departure.
+  void give(Part part, std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint,
+            std::uint32_t element_bytes = 0) {
     const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
-    ops_.journal.depart(c_.span->departures,
-                        {e_.sequence, value, bytes, e_.call, chain, fingerprint, part});
+    ops_.journal.depart(c_.span->departures, {e_.sequence, value, bytes, e_.call, chain,
+                                              fingerprint, part, element_bytes});
     if (journal::breaks(ops_.host, Rule::kRingAfterDeparture)) return;
     for (std::uint32_t k = 0; k < c_.span->nodes; ++k) {
       if (k == c_.span->mine) continue;
@@ -118,6 +120,11 @@ class NodeExchange {
   }
 
   Departures<H>& departures() { return departures_; }
+  // Gives the part of this rank's node. Of a sliced reduction each leader reads only its slice.
+  void give(std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
+    const auto element = is_sliced() ? spec_.reduction->element_bytes : 0;
+    departures_.give(Part::kNode, value, bytes, fingerprint, static_cast<std::uint32_t>(element));
+  }
   // REQUIRES that this rank has given its node's part, `value`.
   void begin(std::uint64_t value, std::uint32_t fingerprint) {
     fingerprint_ = fingerprint;
@@ -127,7 +134,8 @@ class NodeExchange {
                                .call = 0,
                                .chain = 0,
                                .fingerprint = 0,
-                               .part = Part::kNode};
+                               .part = Part::kNode,
+                               .element_bytes = 0};
     next_ = 0;
     result_ = 0;
     part_ = Part::kNode;

@@ -29,6 +29,16 @@ bool is_socket(int fd, std::uint64_t cookie) {
          found == cookie;
 }
 
+bool is_process(int fd) { return journal::system_call(SYS_pidfd_send_signal, fd, 0) != -EBADF; }
+
+// A program that has closed its standard output may still write to that number.
+int above_standard(int fd) {
+  if (fd > 2) return fd;
+  const auto higher = static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3));
+  close_it(fd);
+  return higher;
+}
+
 }  // namespace
 
 RankCarrier::RankCarrier(std::byte* base, std::uint32_t rank, journal::Arena& arena)
@@ -48,7 +58,9 @@ void RankCarrier::carry(std::uint32_t node) {
     if (held.node != node) continue;
     Link::of(base_, node).note();
     const Did did = refused_ ? Did{.left = true} : run(held, What::kSend);
-    left_ |= did.left || did.blocked || did.ended;
+    left_ |= did.left || did.blocked;
+    // Nobody here goes on with it.
+    if (did.ended || refused_ || (did.left && held.fd < 0)) ring_relay();
     if (!looks_) waited();
   }
 }
@@ -60,7 +72,7 @@ void RankCarrier::look() {
   for (Held& held : nodes_) {
     const Did did = run(held, What::kSendAndReceive);
     left_ |= did.left || did.blocked;
-    if (did.ended) ring_relay();
+    if (did.ended || (did.left && held.fd < 0)) ring_relay();
   }
 }
 
@@ -86,9 +98,9 @@ void RankCarrier::let_go() {
 Did RankCarrier::run(Held& held, What what) {
   const Driver me = driver_of(
       rank_, journal::control_of(base_, rank_)->incarnation.load(std::memory_order_relaxed));
-  return Link::of(base_, held.node).run(me, what, [&](const Connection& c) {
-    return open(held, c);
-  });
+  Link& link = Link::of(base_, held.node);
+  if (link.driver() == me) link.abandon();
+  return link.run(me, what, [&](const Connection& c) { return open(held, c); });
 }
 
 // While a process has the socket, the other relay does not see that this one has ended.
@@ -114,6 +126,7 @@ int RankCarrier::socket_of(const Connection& connection) {
     if (relay_fd_ < 0) {
       constexpr int kFirstDescriptor = 900;  // as recovery/attach.cc: above what programs count on
       const auto fd = static_cast<int>(journal::system_call(SYS_pidfd_open, relay_));
+      refused_ = fd == -EPERM || fd == -ENOSYS;
       if (fd < 0) return -1;
       relay_fd_ =
           static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstDescriptor));
@@ -122,16 +135,20 @@ int RankCarrier::socket_of(const Connection& connection) {
     }
     const long fd = journal::system_call(SYS_pidfd_getfd, relay_fd_, connection.fd);
     const bool is_file = fd >= 0;
-    if (is_file && is_socket(static_cast<int>(fd), connection.cookie)) return static_cast<int>(fd);
+    if (is_file && is_socket(static_cast<int>(fd), connection.cookie)) {
+      return above_standard(static_cast<int>(fd));
+    }
     if (is_file) close_it(static_cast<int>(fd));
-    if (fd == -EPERM || fd == -ENOSYS) refused_ = true;
-    if (is_file || fd == -EBADF) relay_fd_ = -1;  // it is the program's, or was closed
+    refused_ = fd == -EPERM || fd == -ENOSYS;
+    // Of a process that is ending, some kernels say EBADF, too.
+    if (!is_file && (fd != -EBADF || is_process(relay_fd_))) return -1;
+    relay_fd_ = -1;  // it is the program's, or was closed
   }
   return -1;
 }
 
 void RankCarrier::close_relay() {
-  if (relay_fd_ >= 0) close_it(relay_fd_);
+  if (relay_fd_ >= 0 && is_process(relay_fd_)) close_it(relay_fd_);
   relay_fd_ = -1;
   relay_ = 0;
 }

@@ -56,7 +56,6 @@ struct LogShape {
   journal::LogRing ring[journal::kLogRings];
   std::uint32_t rings;
   std::uint32_t reserved;
-  bool operator==(const LogShape& other) const;
 };
 
 struct ContextCopy {

@@ -19,6 +19,7 @@ using journal::Step;
 
 namespace {
 
+constexpr std::uint32_t kMostLogs = 1 << 21;  // of another node's copies
 constexpr std::size_t kReadBytes = 4 * 1024;  // heads of frames; payload goes to its place at once
 // In one step: a rank copies it further while it is in the cache.
 constexpr std::size_t kMostReceived = 256 * 1024;
@@ -100,7 +101,7 @@ void Link::begin(std::byte* base, std::uint32_t node, std::uint32_t peer,
 }
 
 void Link::add_positions() {
-  if (!state_->has_all) return;
+  if (!state_->has_all || !state_->pieces.empty()) return;
   Output out(*state_);
   state_->source.positions(out);
 }
@@ -125,7 +126,7 @@ bool Link::send(int fd, Did* did) {
   Output out(*state_);
   state_->source.turn(out);
   if (!flush(fd, did)) return false;
-  did->left |= state_->source.is_full();
+  did->left |= state_->source.is_full() || state_->source.is_behind();
   return true;
 }
 
@@ -146,7 +147,7 @@ bool Link::flush(int fd, Did* did) {
     message.msg_iov = all;
     message.msg_iovlen = count;
     // The rest of a message, which is being written, goes into the same packets.
-    const int more = s.source.has_open() ? MSG_MORE : 0;
+    const int more = s.source.is_in_message() ? MSG_MORE : 0;
     const long n = try_call(SYS_sendmsg, fd, reinterpret_cast<long>(&message),
                             MSG_NOSIGNAL | MSG_DONTWAIT | more);
     if (n < 0) return fail(Ending::kLost);
@@ -205,7 +206,9 @@ bool Link::receive(int fd, Did* did) {
     if (n == 0) break;
     received += static_cast<std::size_t>(n);
     shown = true;
+    const bool had_all = s.has_all;
     if (!take_in()) return false;
+    did->left |= s.has_all != had_all;
     if (static_cast<std::size_t>(n) < asked) break;  // there was no more
   }
   if (shown) {
@@ -264,6 +267,7 @@ bool Link::take(const Head& head, const std::byte* body) {
     std::uint64_t context = 0;
     if (head.bytes != sizeof context) return false;
     std::memcpy(&context, body, sizeof context);
+    if (++s.has == kMostLogs) return false;
     s.source.has(head.at, head.index, context);
   } else {
     s.has_all = true;

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "journal/arena.h"
 #include "journal/layout.h"
@@ -63,8 +62,9 @@ class Link {
   // Carries out a step if nobody else drives, and others while something is published meanwhile.
   template <class Open>
   Did run(Driver me, What what, Open&& open) {
+    constexpr int kRounds = 4;  // others may publish faster than this process sends
     Did all;
-    do {
+    for (int round = 0;; ++round) {
       if (!take(kNobody, me)) break;
       std::uint32_t one = 1;
       const bool noted = pending_.decide(journal::kRelayStores, journal::Step::kSame, &one, 0u);
@@ -76,14 +76,17 @@ class Link {
         all.left |= did.left;
         all.blocked = did.blocked;
         all.ended |= did.ended;
-        steps_.store(journal::kRelayStores, journal::Step::kSame, steps_.load() + 1);
+        if (what == What::kSendAndReceive && !did.ended) {
+          steps_.store(journal::kRelayStores, journal::Step::kSame, steps_.load() + 1);
+        }
       } else if (is_open && noted) {
         note();
-        all.left = true;
       }
       give_back();
-      if (fd < 0) break;
-    } while (is_pending() && !all.left && !all.blocked);
+      if (!is_pending() || all.left || all.blocked) break;
+      all.left = is_open && (fd < 0 || round == kRounds);
+      if (fd < 0 || all.left) break;
+    }
     return all;
   }
   // To be called when something was published for the other node, before run().
@@ -103,7 +106,13 @@ class Link {
   }
   static constexpr Driver kNobody = 0;
   Ending ending() const { return ending_.load(); }
-  // Counts steps. It shows that ranks drive.
+  // The caller drives, but not in run(): a signal handler of the program has left a step. Ends the
+  // connection.
+  void abandon() {
+    fail(Ending::kLost);
+    give_back();
+  }
+  // Counts steps that send and receive. It shows that ranks wait, and drive.
   std::uint32_t steps() const { return steps_.load(); }
   // The following REQUIRE that the caller drives.
   void begin(std::byte* base, std::uint32_t node, std::uint32_t peer, const Connection& connection);
@@ -122,6 +131,7 @@ class Link {
     Sink sink;
     Source source;
     Vector<std::uint32_t> mine;  // ranks
+    std::uint32_t has = 0;       // logs of which the other side has said that
     bool has_all = false;        // the other side has said how far its copies reach
     // Frames that are to be sent.
     Vector<std::byte> copied;

@@ -38,8 +38,8 @@ constexpr std::size_t kMostStrangers = 8;  // connections that have not proved a
 // Looks between two sleeps. A relay shares its processor with ranks.
 constexpr unsigned kLooks = 20;
 constexpr int kDozeMs = 1;       // while ranks do its work
-constexpr int kBusyMs = 20;      // while another process drives a link
-constexpr int kSleepMs = 200;    // a lost wake-up costs this
+constexpr int kBusyMs = 1;       // while another process drives a link
+constexpr int kSleepMs = 5;      // what nobody has carried at once waits for so long
 constexpr int kPositionsMs = 2;  // after so long without anything new, positions are sent
 constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
 
@@ -59,7 +59,6 @@ class Relay {
     Link* link = nullptr;
     int fd = -1;
     std::uint32_t steps = 0;  // of the link, when it was last looked at
-    bool left = false;        // there is more to be done
     bool blocked = false;     // the socket has no room
   };
   using Arrived = std::pair<std::uint32_t, int>;  // node, descriptor
@@ -220,7 +219,6 @@ void Relay::welcome_arrived() {
     socklen_t size = sizeof connection.cookie;
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &connection.cookie, &size) != 0) _exit(kExitSystem);
     peer.fd = fd;
-    peer.left = true;
     peer.link->begin(plan_.base, plan_.node, node, connection);
     peer.link->give_back();
   }
@@ -256,7 +254,6 @@ bool Relay::look(Peer& peer, bool with_positions) {
     if (with_positions) peer.link->add_positions();
     return peer.fd;
   });
-  peer.left = did.left;
   peer.blocked = did.blocked;
   peer.steps = peer.link->steps();
   if (peer.link->ending() == Ending::kNone) return did.carried || did.left;
@@ -265,15 +262,17 @@ bool Relay::look(Peer& peer, bool with_positions) {
   return true;
 }
 
-// Whether ranks have driven links since the last look.
+// Whether ranks that wait have driven all links since the last look.
 bool Relay::ranks_drive() {
-  bool any = false;
+  bool all = true, any = false;
   for (Peer& peer : peers_) {
+    if (peer.fd < 0) continue;
     const std::uint32_t steps = peer.link->steps();
-    any |= peer.fd >= 0 && steps != peer.steps;
+    all &= steps != peer.steps && peer.link->ending() == Ending::kNone;
+    any = true;
     peer.steps = steps;
   }
-  return any;
+  return any && all;
 }
 
 bool Relay::any_asleep() const {
@@ -311,25 +310,30 @@ void Relay::run() {
   }
   std::thread([this] { accept_all(); }).detach();
   std::thread([this] { hear_bell(); }).detach();
+  // A former relay may have ended while it dozed.
+  journal::header_of(plan_.base)
+      ->relay_dozes.store(kRelayStores, Step::kSame, 0, std::memory_order_seq_cst);
   std::uint64_t positions_ns = now_ns();
-  bool is_idle = false;
+  bool is_idle = false, just_idle = false;
   for (unsigned looks = 0;;) {
     welcome_arrived();
     // Ranks that wait for long need positions, also where others are never idle.
     bool with_positions = now_ns() - positions_ns > kPositionsEveryNs;
     if (!with_positions && looks == 0 && ranks_drive() && !doze()) continue;
-    if (is_idle) with_positions = true;
+    with_positions |= std::exchange(just_idle, false);
     if (with_positions) positions_ns = now_ns();
     bool any = false;
     for (Peer& peer : peers_) any |= look(peer, with_positions);
     if (any) {
       looks = 0;
-      is_idle = false;
+      is_idle &= with_positions;  // positions may be all that there was
     } else if (++looks < kLooks) {
       sched_yield();
     } else {
       looks = 0;
+      const bool was_idle = is_idle;
       is_idle = !sleep(is_idle ? kSleepMs : kPositionsMs, true);
+      just_idle = is_idle && !was_idle;
     }
   }
 }

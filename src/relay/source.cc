@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/plan.h"
 #include "journal/contexts.h"
 #include "journal/log.h"
 
@@ -16,10 +17,6 @@ using journal::Log;
 using journal::Offset;
 using journal::RankControl;
 using journal::Rule;
-
-bool LogShape::operator==(const LogShape& other) const {
-  return std::memcmp(this, &other, sizeof *this) == 0;
-}
 
 namespace {
 
@@ -58,6 +55,19 @@ Source::Source(std::byte* base, std::uint32_t node, std::uint32_t to, journal::A
   }
 }
 
+Source::ShapeEnd Source::ShapeEnd::of(const LogShape& shape) {
+  ShapeEnd end;
+  for (const Offset chunk : shape.chunk) {
+    if (chunk == 0) continue;
+    ++end.chunks;
+    end.chunk = chunk;
+  }
+  end.rings = shape.rings;
+  if (end.rings > 0) end.from = shape.ring[end.rings - 1].from;
+  if (end.rings > 0) end.ring = shape.ring[end.rings - 1].at;
+  return end;
+}
+
 Offset Source::offset_of(const void* p) const {
   return static_cast<Offset>(static_cast<const std::byte*>(p) - base_);
 }
@@ -76,6 +86,7 @@ Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
                                     [](const Has& h, Offset at) { return h.log < at; });
   if (has == has_.end() || has->log != log) return c;
   if (has->context == context || !holds(Rule::kLogsOfTheirContext)) c.sent = has->tail;
+  c.sent = std::min(c.sent, log_at(log).tail.load());
   has->tail = 0;  // the block may be used again later
   return c;
 }
@@ -92,7 +103,7 @@ void Source::add(const Head& head, const void* body) {
 bool Source::turn(Frames& out) {
   out_ = &out;
   bytes_ = 0;
-  added_ = false;
+  added_ = is_in_message_ = is_behind_ = false;
   if (!has_is_sorted_) {
     has_is_sorted_ = true;
     std::sort(has_.begin(), has_.end(), [](const Has& a, const Has& b) { return a.log < b.log; });
@@ -112,7 +123,9 @@ bool Source::turn(Frames& out) {
     }
     const std::uint64_t kept = journal::control_of(base_, r.rank)->kept_image.load();
     // A turn may have been too short for what was read before: that comes first.
-    if (has_sent_all(r)) read_tails(r);
+    const bool reads = has_sent_all(r);
+    if (reads) read_tails(r);
+    is_behind_ |= !reads;
     read_tail(r.calls);
     read_tail(r.modules);
     elements<journal::ModuleEntry>(r.modules, Kind::kModules);
@@ -143,8 +156,8 @@ void Source::read_tails(Rank& r) {
 
 void Source::shape(Cursor& c) {
   const LogShape now = shape_of(log_at(c.log));
-  if (now == c.shape) return;
-  c.shape = now;
+  if (ShapeEnd::of(now) == c.shape) return;
+  c.shape = ShapeEnd::of(now);
   add({Kind::kShape, sizeof now, c.log, 0}, &now);
 }
 
@@ -208,18 +221,12 @@ void Source::rest_of_message(Channel& c) {
     payload(entry.value + c.written, piece);
     c.written += piece;
     add({Kind::kWritten, sizeof c.written, c.log.log, c.open}, &c.written);
+    is_in_message_ = c.written < entry.bytes;
   }
   if (c.written >= entry.bytes) {
     c.open = kNone;
     c.written = 0;
   }
-}
-
-bool Source::has_open() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
-    return std::any_of(r.channels.begin(), r.channels.end(),
-                       [](const Channel& c) { return c.open != kNone; });
-  });
 }
 
 void Source::consumed(Rank& r, Channel& c) {
@@ -264,15 +271,20 @@ void Source::departures(Context& c) {
     if (d.ready.load() != index + 1 || now.ready.load() != index + 1) {
       std::memset(static_cast<void*>(&d), 0, sizeof d);
     }
-    const std::uint64_t bytes = d.bytes.load();
-    if (bytes > journal::kInlineBytes && holds(Rule::kPayloadBeforeItem)) {
-      payload(d.value.load(), bytes);
-    }
+    if (holds(Rule::kPayloadBeforeItem)) payload_of(d, c);
     add({Kind::kDeparture, sizeof d, c.departures.log, index}, &d);
-    if (bytes > journal::kInlineBytes && !holds(Rule::kPayloadBeforeItem)) {
-      payload(d.value.load(), bytes);
-    }
+    if (!holds(Rule::kPayloadBeforeItem)) payload_of(d, c);
   }
+}
+
+// What the other node reads of it.
+void Source::payload_of(const Departure& d, const Context& c) {
+  const std::uint64_t bytes = d.bytes.load(), at = d.value.load();
+  if (bytes <= journal::kInlineBytes) return;
+  const std::uint32_t element = d.element_bytes.load();
+  if (element == 0) return payload(at, bytes);
+  const auto slice = engine::chunk_plan(c.nodes, bytes, element, bytes).slice(0, c.to);
+  payload(at + slice.begin, slice.end - slice.begin);
 }
 
 // Whether what the rank had posted and given when its tails were read was sent. In a full turn
@@ -284,11 +296,18 @@ bool Source::has_sent_all(const Rank& r) const {
                      [&](auto& c) { return all(c.departures); });
 }
 
-bool Source::spans(const ContextBlock& block) const {
+// Returns whether ranks of the other node are members of a context whose nodes are apart.
+bool Source::find_nodes(const ContextBlock& block, Context& c) {
   if (block.departures == 0) return false;
+  Vector<std::uint32_t> nodes(arena_);
   const auto* world = reinterpret_cast<const std::uint32_t*>(base_ + block.members);
-  return std::any_of(world, world + block.size,
-                     [&](std::uint32_t r) { return journal::control_of(base_, r)->node == to_; });
+  for (std::uint32_t i = 0; i < block.size; ++i) {
+    const std::uint32_t node = journal::control_of(base_, world[i])->node;
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+  }
+  c.nodes = static_cast<std::uint32_t>(nodes.size());
+  c.to = static_cast<std::uint32_t>(std::find(nodes.begin(), nodes.end(), to_) - nodes.begin());
+  return c.to < c.nodes;
 }
 
 void Source::look_at_contexts(Rank& r) {
@@ -337,8 +356,8 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   if (at == journal::kReclaimed) return past(r, place, id);
   const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + at);
   const std::uint64_t freed = block.freed.load();
-  if (!spans(block)) return past(r, place, id);
   Context c;
+  if (!find_nodes(block, c)) return past(r, place, id);
   c.block = at;
   c.context = id;
   c.freed = freed;
@@ -396,6 +415,7 @@ bool Source::positions(Frames& out) {
   out_ = &out;
   added_ = false;
   for (Rank& r : ranks_) {
+    if (r.calls.log == 0) continue;  // its first turn comes before
     prepared(r);
     const RankControl& c = *journal::control_of(base_, r.rank);
     PositionCopy p = {};

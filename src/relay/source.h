@@ -32,8 +32,10 @@ class Source {
   bool turn(Frames& out);
   // Whether the newest turn has left something out because it had enough.
   bool is_full() const { return bytes_ >= turn_bytes_; }
-  // Whether a message was sent of which bytes are missing, which its sender is writing.
-  bool has_open() const;
+  // Whether it may have left out something because it was still busy with what came before.
+  bool is_behind() const { return is_behind_; }
+  // Whether it ends within a message that its sender is writing.
+  bool is_in_message() const { return is_in_message_; }
   // The same for positions, which are needed only when ranks wait for long.
   bool positions(Frames& out);
 
@@ -42,11 +44,20 @@ class Source {
   void set_turn(std::uint64_t bytes) { turn_bytes_ = bytes; }
 
  private:
+  // What changes whenever a shape does: parts are only added at its end, or replace the last one.
+  struct ShapeEnd {
+    std::uint32_t chunks = 0, rings = 0;
+    journal::Offset chunk = 0;  // the last one
+    std::uint64_t from = 0;     // of the last ring
+    journal::Offset ring = 0;
+    bool operator==(const ShapeEnd&) const = default;
+    static ShapeEnd of(const LogShape& shape);
+  };
   struct Cursor {
     journal::Offset log = 0;
     std::uint64_t sent = 0;
     std::uint64_t tail = 0;  // as it was read in this turn
-    LogShape shape = {};     // as it was sent
+    ShapeEnd shape = {};     // as it was sent
   };
   struct Channel {
     Channel(std::uint32_t rank, journal::Arena& arena) : to(rank), unmatched(arena) {}
@@ -65,6 +76,8 @@ class Source {
     std::uint64_t context = 0;
     std::uint64_t freed = 0;
     std::uint64_t place = 0;  // of its entry: the number of the table, and the index there
+    std::uint32_t nodes = 0;  // of its members
+    std::uint32_t to = 0;     // which of these the other node is, in the order of lowest members
     Cursor departures;
     Cursor records;
   };
@@ -98,7 +111,8 @@ class Source {
   void look_at_contexts(Rank& r);
   void new_context(Rank& r, std::uint64_t place, const journal::ContextEntry& entry);
   void past(Rank& r, std::uint64_t place, std::uint64_t id);
-  bool spans(const journal::ContextBlock& block) const;
+  bool find_nodes(const journal::ContextBlock& block, Context& c);
+  void payload_of(const journal::Departure& d, const Context& c);
   void messages(Channel& c);
   void rest_of_message(Channel& c);
   void departures(Context& c);
@@ -124,6 +138,8 @@ class Source {
   std::uint64_t bytes_ = 0;             // added in this turn
   std::uint64_t turn_bytes_ = 1 << 20;  // what one turn adds at most, roughly
   bool added_ = false;
+  bool is_behind_ = false;
+  bool is_in_message_ = false;
   journal::Rule broken_;
 };
 

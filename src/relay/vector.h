@@ -93,8 +93,8 @@ class Vector {
  private:
   [[noreturn]] static void stop() {
     constexpr char kText[] =
-        "rejoin: the memory for a connection between two nodes is used up: too many communicators "
-        "exist at a time\n";
+        "rejoin: the memory for a connection between two nodes is used up: the job has too many "
+        "ranks, or communicators at a time\n";
     if (write(2, kText, sizeof kText - 1) < 0) abort();
     abort();
   }

@@ -76,6 +76,7 @@ pid_t RelayProcess::start_again() {
   // Links contain addresses. Where the agent has mapped the segment does not matter.
   void* const home = reinterpret_cast<void*>(journal::kSegmentAddress);
   const std::uint64_t bytes = journal::header_of(segment_.base())->segment_bytes;
+  munmap(segment_.base(), bytes);  // a limit on addresses may not allow both
   void* const base =
       mmap(home, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
            segment_.descriptor(), 0);

@@ -39,7 +39,8 @@ def hosts_relays_die(t, layout):
             job.run_for(t.rng.uniform(0.002, 0.06))
             found = named(job, "ftrun-relay")
             if found:
-                os.kill(t.rng.choice(found), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(t.rng.choice(found), signal.SIGKILL)
 
     for _ in range(30 if t.long else 3):
         result = t.run(n, *command, flags=flags_of(layout), interfere=interfere)
@@ -62,7 +63,8 @@ def hosts_relays_and_ranks_die(t, layout):
             killed(*those)
             found = named(job, "ftrun-relay")
             if found and alone.random() < 0.5:
-                os.kill(alone.choice(found), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # the job may end meanwhile
+                    os.kill(alone.choice(found), signal.SIGKILL)
 
         job.kill = kill
         ranks(job)

@@ -69,9 +69,10 @@ void ShmHost::woken(int agent_socket) {
 
 // What comes from another node is here only when somebody looks for it.
 void ShmHost::set_carrier(journal::Carrier* carrier) {
-  constexpr unsigned kFirstLook = 32;
+  constexpr unsigned kFirstLook = 32, kMostLooks = 4096;  // each takes longer with a carrier
   carrier_ = carrier;
   spins_ = std::min(first_yield_, kFirstLook);
+  looks_ = std::min(looks_, kMostLooks);
 }
 
 void ShmHost::share() {

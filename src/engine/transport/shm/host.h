@@ -114,7 +114,10 @@ class ShmHost {
     if (carrier_ != nullptr) carrier_->let_go();
     return image_ != nullptr ? image_->may_freeze(number) : MayFreeze::kNo;
   }
-  Frozen freeze(std::uint64_t number) { return image_->freeze(number); }
+  Frozen freeze(std::uint64_t number) {
+    if (carrier_ != nullptr) carrier_->let_go();
+    return image_->freeze(number);
+  }
   bool can_be_frozen(char* why, std::size_t bytes);
   // Without `image`, which must outlive the host, no image of the process can be made.
   void set_image(ProcessImage* image) { image_ = image; }
