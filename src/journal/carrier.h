@@ -14,7 +14,7 @@ class Carrier {
   virtual void look() = 0;
   // The rank's wait is over: gives up what look() holds.
   virtual void waited() = 0;
-  // As waited(); nobody looks until the rank is awake again.
+  // As waited(); the relay has to look until the rank is awake again.
   virtual void sleeps() = 0;
   // Gives up everything, so that an image of the process has none of it.
   virtual void let_go() = 0;

@@ -24,7 +24,7 @@ class Channels {
   // Bytes of a message that become visible together. Larger messages are read while being written.
   // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
   static constexpr std::uint64_t kPieceBytes = 64 * 1024;
-  // Of what is carried to another node, with system calls for each piece.
+  // Pieces that are carried to another node are larger: each takes system calls.
   static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
 
   // `arena`: the rank's private memory.

@@ -120,7 +120,7 @@ class NodeExchange {
   }
 
   Departures<H>& departures() { return departures_; }
-  // Gives the part of this rank's node. Of a sliced reduction each leader reads only its slice.
+  // Gives the part of this rank's node. Each leader reads only its slice of a sliced reduction.
   void give(std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
     const auto element = is_sliced() ? spec_.reduction->element_bytes : 0;
     departures_.give(Part::kNode, value, bytes, fingerprint, static_cast<std::uint32_t>(element));

@@ -59,7 +59,7 @@ void RankCarrier::carry(std::uint32_t node) {
     Link::of(base_, node).note();
     const Did did = refused_ ? Did{.left = true} : run(held, What::kSend);
     left_ |= did.left || did.blocked;
-    // Nobody here goes on with it.
+    // This rank cannot go on with it.
     if (did.ended || refused_ || (did.left && held.fd < 0)) ring_relay();
     if (!looks_) waited();
   }
@@ -140,7 +140,7 @@ int RankCarrier::socket_of(const Connection& connection) {
     }
     if (is_file) close_it(static_cast<int>(fd));
     refused_ = fd == -EPERM || fd == -ENOSYS;
-    // Of a process that is ending, some kernels say EBADF, too.
+    // Some kernels say EBADF, too, if the relay is ending.
     if (!is_file && (fd != -EBADF || is_process(relay_fd_))) return -1;
     relay_fd_ = -1;  // it is the program's, or was closed
   }

@@ -93,7 +93,7 @@ void Link::begin(std::byte* base, std::uint32_t node, std::uint32_t peer,
   for (std::uint32_t r = 0; r < journal::header_of(base)->ranks; ++r) {
     const std::uint32_t of = journal::control_of(base, r)->node;
     if (of == node) state_->mine.push_back(r);
-    // Whoever publishes something for it carries it out.
+    // A rank that publishes something for it carries that.
     if (of == peer) journal::header_of(base)->asleep[r].store(kRelayStores, Step::kAnnounce, 1);
   }
   Output out(*state_);

@@ -19,7 +19,7 @@
 
 namespace rejoin::relay {
 
-// Who drives a link.
+// The process that drives a link.
 using Driver = std::uint64_t;
 inline constexpr Driver kRelay = ~Driver{0};
 constexpr Driver driver_of(std::uint32_t rank, std::uint32_t incarnation) {
@@ -59,7 +59,7 @@ class Link {
   // --- For all processes. `open`: given the connection, returns its descriptor in this process;
   // negative: it has none, or there is no connection. Called while this process drives.
   //
-  // Carries out a step if nobody else drives, and others while something is published meanwhile.
+  // Carries out a step if no other process drives, and more while something is published meanwhile.
   template <class Open>
   Did run(Driver me, What what, Open&& open) {
     constexpr int kRounds = 4;  // others may publish faster than this process sends

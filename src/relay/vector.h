@@ -1,5 +1,6 @@
 // A growing array whose elements lie in an arena. A link's state is such arrays: it lies in shared
-// memory that all processes of a node map at one address, and whoever runs the link's step uses it.
+// memory that all processes of a node map at one address, and the process that drives the link uses
+// it.
 #pragma once
 
 #include <stdlib.h>

@@ -67,7 +67,7 @@ void ShmHost::woken(int agent_socket) {
   memset(touched_, 0, sizeof touched_);
 }
 
-// What comes from another node is here only when somebody looks for it.
+// What comes from another node is here only when a process of this node has looked for it.
 void ShmHost::set_carrier(journal::Carrier* carrier) {
   constexpr unsigned kFirstLook = 32, kMostLooks = 4096;  // each takes longer with a carrier
   carrier_ = carrier;
