@@ -1,7 +1,7 @@
 // forbidding PROGRAM ARGUMENT...
 //
-// Runs the program where the system call pidfd_getfd is forbidden, as in a container with the usual
-// seccomp profile: its ranks cannot use the sockets of their relay.
+// Runs the program where the system call pidfd_getfd is forbidden, as a seccomp profile of a
+// container may do: its ranks cannot use the sockets of their relay.
 
 #include <errno.h>
 #include <linux/filter.h>
