@@ -15,10 +15,10 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
 // A step with one task for each agent. It shares all that the job has, is bound to no processor,
-// and does not end the job when a host is lost.
+// and does not end the job when a host is lost. Without --unbuffered only whole lines come through.
 constexpr char kSrun[] =
-    "srun --overlap --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --no-kill "
-    "--nodelist";
+    "srun --overlap --nodes=1 --ntasks=1 --unbuffered --cpu-bind=none --mpi=none "
+    "--kill-on-bad-exit=0 --no-kill --nodelist";
 
 std::string variable(const char* name) {
   const char* value = getenv(name);
