@@ -138,17 +138,41 @@ def hosts_by_name(t):
     t.recovers(4, "steps", "count=300", kills=[Kill(0, 100), Kill(3, 120)], flags=flags, ordered=False)
 
 
+SLURM_JOB = ["SLURM_JOB_NODELIST=127.0.0.[2-3]", "SLURM_TASKS_PER_NODE=2(x2)", "SLURM_NNODES=2"]
+
+
+def slurm(t, note=""):
+    """Makes scripts that stand for Slurm's commands. srun passes on lines unless told otherwise."""
+    t.script(
+        "srun",
+        '#!/bin/sh\ncase "$*" in *--unbuffered*) ;; *) exit 1 ;; esac\n'
+        f'while [ "$1" != --nodelist ]; do shift; done\nshift; {note or "shift; "}exec "$@"\n',
+    )
+    names = "[ \"$*\" = 'show hostnames 127.0.0.[2-3]' ] && printf '127.0.0.2\\n127.0.0.3\\n'\n"
+    return os.path.dirname(t.script("scontrol", f"#!/bin/sh\n{names}"))
+
+
+@scenario()
+def hosts_slurm_example(t):
+    """The batch script for Slurm runs its program on all hosts of the job."""
+    path = f"PATH={slurm(t)}:{os.path.dirname(t.ftrun)}:{os.environ['PATH']}"
+    script = f"{os.path.dirname(__file__)}/../../../examples/slurm.sbatch"
+    command = ["env", path, *SLURM_JOB, script, t.program("steps"), "count=50"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    expected = t.undisturbed(4, "steps", "count=50")
+    require(done.returncode == 0 and done.stdout == expected.out, f"{done.stdout}{done.stderr}", expected)
+
+
 @scenario(system=["slurm", "pbs", "lsf", "hydra", "openmpi"])
 def hosts_of_allocation(t, system):
     """Without options a job runs on the hosts of its allocation; a rank of each dies."""
     reached = t.script("reached", "")
     note = f'echo "$1" >> {reached}; shift\n'
     directory = os.path.dirname(t.script("ssh", f'#!/bin/sh\nshift 2; {note}exec sh -c "$*"\n'))
-    t.script("srun", f'#!/bin/sh\nwhile [ "$1" != --nodelist ]; do shift; done\nshift; {note}exec "$@"\n')
-    t.script("scontrol", "#!/bin/sh\n[ \"$*\" = 'show hostnames 127.0.0.[2-3]' ] && printf '127.0.0.2\\n127.0.0.3\\n'\n")
+    slurm(t, note)
     file = t.script("hosts", "127.0.0.2\n127.0.0.3\n127.0.0.2\n127.0.0.3\n")
     named = {
-        "slurm": ["SLURM_JOB_NODELIST=127.0.0.[2-3]", "SLURM_TASKS_PER_NODE=2(x2)", "SLURM_NNODES=2"],
+        "slurm": SLURM_JOB,
         "pbs": [f"PBS_NODEFILE={file}"],
         "lsf": [f"LSB_DJOB_HOSTFILE={file}"],
         "hydra": [f"HYDRA_HOST_FILE={file}"],
