@@ -58,9 +58,11 @@ void RankCarrier::carry(std::uint32_t node) {
     if (held.node != node) continue;
     Link::of(base_, node).note();
     const Did did = refused_ ? Did{.left = true} : run(held, What::kSend);
-    left_ |= did.left || did.blocked;
-    // This rank cannot go on with it.
-    if (did.ended || refused_ || (did.left && held.fd < 0)) ring_relay();
+    if (did.ended || (did.left && held.fd < 0)) {
+      ring_relay();  // this rank cannot go on with it
+    } else {
+      left_ |= did.left || did.blocked;
+    }
     if (!looks_) waited();
   }
 }
@@ -71,8 +73,11 @@ void RankCarrier::look() {
   left_ = false;  // it is found again
   for (Held& held : nodes_) {
     const Did did = run(held, What::kSendAndReceive);
-    left_ |= did.left || did.blocked;
-    if (did.ended || (did.left && held.fd < 0)) ring_relay();
+    if (did.ended || (did.left && held.fd < 0)) {
+      ring_relay();
+    } else {
+      left_ |= did.left || did.blocked;
+    }
   }
 }
 
