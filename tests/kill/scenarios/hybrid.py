@@ -52,7 +52,7 @@ def hybrid_zoo(t):
 @scenario(kind=KINDS, sweeps=True, labels=["threads"])
 def hybrid_kind(t, kind):
     """Threads of one kind, beside those that the main thread computes with."""
-    goes_on(t, 2, "team", f"kind={kind}", "steps=1000", "pause_us=300", many=20)
+    goes_on(t, 2, "team", f"kind={kind}", "steps=3000", "pause_us=300", many=20)
 
 
 @scenario(threads=[2, 4, 8], sweeps=True, labels=["threads"])
