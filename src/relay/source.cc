@@ -85,8 +85,9 @@ Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
   const auto has = std::lower_bound(has_.begin(), has_.end(), log,
                                     [](const Has& h, Offset at) { return h.log < at; });
   if (has == has_.end() || has->log != log) return c;
-  if (has->context == context || !holds(Rule::kLogsOfTheirContext)) c.sent = has->tail;
-  c.sent = std::min(c.sent, log_at(log).tail.load());
+  // The other side may say anything.
+  if (has->context == context) c.sent = std::min(has->tail, log_at(log).tail.load());
+  if (!holds(Rule::kLogsOfTheirContext)) c.sent = has->tail;
   has->tail = 0;  // the block may be used again later
   return c;
 }

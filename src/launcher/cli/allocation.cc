@@ -101,6 +101,15 @@ Result<std::optional<Allocation>> find_allocation() {
     if (!hosts.ok()) return hosts.error();
     return std::optional(Allocation{source, std::move(hosts.value()), {}});
   }
+  for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) {
+    const std::string nodes = variable(name);
+    if (strtoul(nodes.c_str(), nullptr, 10) <= 1) continue;
+    return Error{
+        std::string(name) + "=" + nodes +
+            ", but SLURM_JOB_NODELIST does not name these hosts; name them with --host, or "
+            "--host localhost:RANKS for a job on this one",
+        kExitUsage};
+  }
   return std::optional<Allocation>();
 }
 

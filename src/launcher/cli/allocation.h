@@ -18,7 +18,8 @@ struct Allocation {
 
 // Reads HYDRA_HOST_FILE, OMPI_MCA_orte_default_hostfile, SLURM_JOB_NODELIST with
 // SLURM_TASKS_PER_NODE, PBS_NODEFILE and LSB_DJOB_HOSTFILE; the first that is set counts. Nothing:
-// none is. Errors: what it names cannot be read; Slurm's scontrol is missing. Exit code kExitUsage.
+// none is. Errors: what it names cannot be read; Slurm's scontrol is missing, or it has several
+// hosts and does not name them. Exit code kExitUsage.
 Result<std::optional<Allocation>> find_allocation();
 
 // The hosts of a file with a host in each line. `option`: that names the file, for errors.

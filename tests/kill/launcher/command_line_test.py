@@ -243,7 +243,7 @@ class OtherLaunchers(LauncherTest):
         for words, variables, said in (
             ((), {"SLURM_NTASKS": "abc"}, "rejoin: SLURM_NTASKS=abc is not a number of ranks from 1 to "),
             ((), {"SLURM_NTASKS": ""}, "rejoin: SLURM_NTASKS= is not a number of ranks from 1 to "),
-            (("-n", 1), {"SLURM_NNODES": "2"}, "rejoin: SLURM_NNODES=2: ftrun starts ranks on this host only"),
+            (("-n", 1), {"SLURM_NNODES": "2"}, "rejoin: SLURM_NNODES=2, but SLURM_JOB_NODELIST does not name"),
         ):
             done = self.ftrun(*words, "echo", "x", env=dict(os.environ, **variables))
             self.assertEqual((done.code, done.out), (2, ""))
