@@ -70,7 +70,7 @@ void RankCarrier::carry(std::uint32_t node) {
 void RankCarrier::look() {
   if (refused_) return;
   looks_ = true;
-  left_ = false;  // it is found again
+  left_ = false;  // the steps below set it again if something is still left
   for (Held& held : nodes_) {
     const Did did = run(held, What::kSendAndReceive);
     if (did.ended || (did.left && held.fd < 0)) {

@@ -40,8 +40,8 @@ class RankCarrier : public journal::Carrier {
   std::byte* base_;
   std::uint32_t rank_;
   Vector<Held> nodes_;      // all others
-  bool looks_ = false;      // since the rank waited last
-  bool left_ = false;       // there is more to be done, which the relay does not know
+  bool looks_ = false;      // look() was called in the present wait, and its sockets are kept open
+  bool left_ = false;       // a step has left work that the relay was not told of
   std::int64_t relay_ = 0;  // process of which relay_fd_ is a descriptor
   int relay_fd_ = -1;
   bool refused_ = false;  // the system does not let this process have that one's sockets

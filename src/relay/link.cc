@@ -19,9 +19,12 @@ using journal::Step;
 
 namespace {
 
-constexpr std::uint32_t kMostLogs = 1 << 21;  // of another node's copies
-constexpr std::size_t kReadBytes = 4 * 1024;  // heads of frames; payload goes to its place at once
-// In one step: a rank copies it further while it is in the cache.
+constexpr std::uint32_t kMostLogs = 1 << 21;  // kHave frames that a connection may begin with
+// The size of one recv() into the buffer of frames. It is small because what it reads of a payload
+// has to be copied again; the rest of the payload is read directly to its place in the segment.
+constexpr std::size_t kReadBytes = 4 * 1024;
+// The most bytes that one step receives. The caller may be the rank that these bytes are for, which
+// copies them to the program's buffer when the step is over: they are still in the L2 cache then.
 constexpr std::size_t kMostReceived = 256 * 1024;
 
 void full_fence() {
@@ -79,7 +82,8 @@ Link::State::State(std::byte* base, std::uint32_t node, std::uint32_t peer, jour
       pieces(arena),
       in(arena) {}
 
-// What the former connection has left in the memory is given up.
+// Builds the state anew in the link's memory, without destroying that of the former connection,
+// whose driver may have died in the middle of a change.
 void Link::begin(std::byte* base, std::uint32_t node, std::uint32_t peer,
                  const Connection& connection) {
   constexpr std::uint64_t kOwnBytes = journal::round_up_line(sizeof(Link));
@@ -93,7 +97,7 @@ void Link::begin(std::byte* base, std::uint32_t node, std::uint32_t peer,
   for (std::uint32_t r = 0; r < journal::header_of(base)->ranks; ++r) {
     const std::uint32_t of = journal::control_of(base, r)->node;
     if (of == node) state_->mine.push_back(r);
-    // A rank that publishes something for it carries that.
+    // Publishers treat the other node's ranks as asleep, so that each publication calls carry().
     if (of == peer) journal::header_of(base)->asleep[r].store(kRelayStores, Step::kAnnounce, 1);
   }
   Output out(*state_);

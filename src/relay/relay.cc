@@ -39,7 +39,7 @@ constexpr std::size_t kMostStrangers = 8;  // connections that have not proved a
 constexpr unsigned kLooks = 20;
 constexpr int kDozeMs = 1;       // while ranks do its work
 constexpr int kBusyMs = 1;       // while another process drives a link
-constexpr int kSleepMs = 5;      // what no rank has carried at once waits so long
+constexpr int kSleepMs = 5;      // bounds how late records arrive, which ranks do not send at once
 constexpr int kPositionsMs = 2;  // after so long without anything new, positions are sent
 constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
 

@@ -171,7 +171,7 @@ std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate&
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   // Ranks send in bursts with pauses between them. BBR, where it is the system's choice, takes the
-  // pauses for a slow network, and 1 MiB over loopback three times as long.
+  // pauses for a slow network, and needs twice the time for 1 MiB over loopback.
   constexpr char kCubic[] = "cubic";
   setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof kCubic - 1);
   // A connection of which the other end has gone without a word is noticed within 15 s.

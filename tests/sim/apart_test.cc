@@ -26,14 +26,16 @@ std::string failure_of(const World& world) {
   return sweep.failure();
 }
 
-class NodesApart : public testing::TestWithParam<std::string> {};
-
-TEST_P(NodesApart, SurviveDeaths) {
+void expect_no_failure(const std::string& name) {
   World world;
-  ASSERT_TRUE(find_world("apart:" + GetParam(), &world));
+  ASSERT_TRUE(find_world(name, &world));
   if (!can_simulate(world)) GTEST_SKIP();
   EXPECT_EQ(failure_of(world), "");
 }
+
+class NodesApart : public testing::TestWithParam<std::string> {};
+
+TEST_P(NodesApart, SurviveDeaths) { expect_no_failure("apart:" + GetParam()); }
 
 // Relays copy nothing of versions, nor of sets to which all ranks go back.
 std::vector<std::string> names_of_worlds_with_segments() {
@@ -52,12 +54,7 @@ std::vector<std::string> names_of_worlds_with_segments() {
 // versions, and of sets to which all ranks go back, relays copy nothing.
 class NodesWithSegments : public testing::TestWithParam<std::string> {};
 
-TEST_P(NodesWithSegments, SurviveDeathsAndCuts) {
-  World world;
-  ASSERT_TRUE(find_world("segments:" + GetParam(), &world));
-  if (!can_simulate(world)) GTEST_SKIP();
-  EXPECT_EQ(failure_of(world), "");
-}
+TEST_P(NodesWithSegments, SurviveDeathsAndCuts) { expect_no_failure("segments:" + GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NodesWithSegments,
                          testing::ValuesIn(names_of_worlds_with_segments()), name_of_case);

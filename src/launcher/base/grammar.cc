@@ -204,6 +204,12 @@ std::optional<std::vector<HostSlots>> hosts_of_list(std::string_view text) {
   return hosts;
 }
 
+std::string shell_word(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
 std::optional<std::vector<std::uint32_t>> tasks_of_slurm(std::string_view text) {
   constexpr std::string_view kTimes = "(x";
   std::vector<std::uint32_t> tasks;

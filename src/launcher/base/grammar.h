@@ -49,6 +49,9 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
+// The text as one word of a command for a POSIX shell.
+std::string shell_word(const std::string& text);
+
 // The numbers of tasks of SLURM_TASKS_PER_NODE, by node: "2(x3),1" are 2, 2, 2, 1. At most
 // kMaxRanks nodes. Nothing: it is no such list.
 std::optional<std::vector<std::uint32_t>> tasks_of_slurm(std::string_view text);

@@ -25,15 +25,9 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // Slurm's list has ranges in brackets, which its own command expands.
 Result<std::vector<std::string>> names_of_slurm(const std::string& list) {
-  const std::string command = "scontrol show hostnames " + quoted(list);
+  const std::string command = "scontrol show hostnames " + shell_word(list);
   const auto close = [](FILE* file) { pclose(file); };
   const std::unique_ptr<FILE, decltype(close)> output(popen(command.c_str(), "r"), close);
   std::vector<std::string> names;

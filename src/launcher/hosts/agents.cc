@@ -30,13 +30,6 @@ std::string own_path() {
   return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : "ftrun";
 }
 
-// For a shell on the other side.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 std::vector<std::string> command_of(const std::string& host, const std::string& remote_shell) {
   const std::string path = own_path();
   char own[HOST_NAME_MAX + 1] = "";
@@ -51,7 +44,7 @@ std::vector<std::string> command_of(const std::string& host, const std::string& 
   if (shell.substr(shell.rfind('/') + 1) == "srun") {
     words.insert(words.end(), {path, "agent"});
   } else {
-    words.push_back("exec " + quoted(path) + " agent");
+    words.push_back("exec " + shell_word(path) + " agent");
   }
   return words;
 }

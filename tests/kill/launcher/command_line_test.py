@@ -239,6 +239,11 @@ class OtherLaunchers(LauncherTest):
         done = self.ftrun("-n", 1, "echo", "x", env=dict(os.environ, SLURM_NTASKS="3"))
         self.assertEqual(done.out, "x\n")
 
+    def test_a_batch_job_of_one_host_needs_no_command_of_the_batch_system(self):
+        job = dict(os.environ, SLURM_JOB_NODELIST="elsewhere", SLURM_TASKS_PER_NODE="1", SLURM_NNODES="1")
+        done = self.ftrun("-n", 2, "echo", "x", env=job)
+        self.assertEqual((done.code, done.out), (0, "x\nx\n"))
+
     def test_what_the_batch_system_says_and_ftrun_cannot_do(self):
         for words, variables, said in (
             ((), {"SLURM_NTASKS": "abc"}, "rejoin: SLURM_NTASKS=abc is not a number of ranks from 1 to "),
