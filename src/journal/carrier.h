@@ -1,9 +1,48 @@
 // What carries published words and bytes to other nodes, and those of other nodes here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "journal/layout.h"
+#include "journal/mix.h"
+
 namespace rejoin::journal {
+
+// Bytes of the segment that the program's memory has, too: what is sent need not lie in the segment
+// yet. What comes is written to the program's memory, and of what another node shows later to the
+// segment as well; of a message that it has shown it keeps the bytes (Written::are_kept).
+struct Loan {
+  Offset at = 0;  // in the segment
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  // If it is received: bytes [from, to) have been written to the program's memory.
+  std::uint64_t from = 0, to = 0;
+  // If it is received: the message whose bytes these are; 0: they are a departure's.
+  Offset message = 0;
+  // The departure that will show the bytes, if they are sent before it. context 0: it is a message.
+  std::uint64_t context = 0, sequence = 0;
+  Part part = Part::kNode;
+  std::uint32_t element_bytes = 0;  // as in Departure
+
+  std::uint64_t end() const { return at + bytes; }
+  bool has(Offset offset) const { return offset >= at && offset < end(); }
+  void extend(std::uint64_t begin, std::uint64_t more) {
+    if (from == to) from = to = begin;
+    to += more;
+  }
+};
+
+// Names what is sent before its departure.
+constexpr std::uint64_t ahead_key(std::uint64_t context, std::uint64_t sequence, Part part) {
+  return mix(context ^ mix(2 * sequence + (part == Part::kSlice ? 1 : 0))) | 1;
+}
+
+// The loans of the process that drives a connection; null: none.
+struct Loans {
+  const Loan* out = nullptr;
+  Loan* in = nullptr;
+};
 
 // Used by the process of a rank, one thread at a time. Nothing blocks.
 class Carrier {
@@ -16,6 +55,14 @@ class Carrier {
   virtual void waited() = 0;
   // As waited(); the relay has to look until the rank is awake again.
   virtual void sleeps() = 0;
+  // Until null follows, bytes may be sent from the program's memory instead of the segment, or
+  // received there. False: another thread has lent something.
+  virtual bool send_from(const Loan* loan) = 0;
+  virtual bool receive_to(Loan* loan) = 0;
+  // Where bytes will lie that `node` sends before their departure; 0: it is not known. A hint.
+  virtual Offset ahead(std::uint32_t node, std::uint64_t key) = 0;
+  // How often `node` has said where such bytes will lie. If it says so again, they may be others.
+  virtual std::uint64_t aheads(std::uint32_t node) = 0;
   // Gives up everything, so that an image of the process has none of it.
   virtual void let_go() = 0;
 

@@ -26,6 +26,7 @@ class Channels {
   static constexpr std::uint64_t kPieceBytes = 64 * 1024;
   // Pieces that are carried to another node are larger: each takes system calls.
   static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
+  static constexpr std::uint64_t kLentPieceBytes = 256 * 1024;
 
   // `arena`: the rank's private memory.
   Channels(H& host, Arena& arena, Journal<H>& journal)
@@ -75,13 +76,17 @@ class Channels {
   // incarnation may have written some of them.
   void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
     const bool near = host_.is_near(to);
+    // Another node may have the bytes before the journal: they are sent from where they are.
+    const Loan loan = {e.value, const_cast<std::byte*>(data), e.bytes};
+    const bool lent = !near && host_.send_from(&loan);
+    if (lent) ring(to);
     std::uint64_t at = e.written.load(std::memory_order_relaxed);
     while (at < e.bytes) {
-      const std::uint64_t most = near ? kPieceBytes : kFarPieceBytes;
+      const std::uint64_t most = near ? kPieceBytes : lent ? kLentPieceBytes : kFarPieceBytes;
       const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, most);
       std::byte* place = host_.base() + e.value + at;
       host_.step(Step::kPayload);
-      if (near) {
+      if (near || lent) {
         host_.payload_stores().copy(place, data + at, piece);
       } else {  // it is read from the cache as it is sent
         copy_payload(place, data + at, piece);
@@ -89,6 +94,7 @@ class Channels {
       e.written.store(host_, Step::kWritten, at += piece);
       if (!near && at < e.bytes) ring(to);
     }
+    if (lent) host_.send_from(nullptr);
     ring(to);
   }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/carrier.h"
 #include "journal/layout.h"
 #include "journal/payload_stores.h"
 #include "journal/step.h"
@@ -63,6 +64,11 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   { host.wait_for_agent(turn) } -> std::same_as<bool>;
   // Sets a rank's bell and wakes it.
   host.ring(rank);
+  // See Carrier. False: nothing is sent from there, or received there.
+  { host.send_from(static_cast<const Loan*>(nullptr)) } -> std::same_as<bool>;
+  { host.receive_to(static_cast<Loan*>(nullptr)) } -> std::same_as<bool>;
+  { host.ahead(rank, number) } -> std::same_as<Offset>;
+  { host.aheads(rank) } -> std::same_as<std::uint64_t>;
   // Whether the rank uses the same segment, so that what is published need not be carried to it.
   { host.is_near(rank) } -> std::same_as<bool>;
   // Makes shared memory safe to touch; false: no more memory.

@@ -103,9 +103,6 @@ struct HostWords {
   // Agent. Counted up when ranks have something to handle as they enter their next operation: a
   // snapshot is wanted, marks have moved, the journal has grown (journal/notices.h).
   AgentWord<std::uint32_t> notices;
-  // Agent: the newest set of images that is wanted: one of each rank, by this number. Stored before
-  // any of these images is asked for.
-  AgentWord<std::uint64_t> set_wanted;
   // Agent: the version that it is writing to a file; 0 = none. Its slots are not reused.
   AgentWord<std::uint64_t> version_in_file;
   // Rank r writes byte r around its sleep; the relay writes those of ranks on other nodes.
@@ -160,6 +157,11 @@ struct RankControl {
   // Agent, in the turn in which it accepts an image: the oldest that it would still wake; 0 = main.
   // Its cursors are the rank's low-water marks.
   AgentWord<std::uint64_t> kept_image;
+  // The number of the newest set of images that is wanted, one image of each rank of the job. All
+  // ranks of a host read the word of the host's first rank (set_wanted_on()). It is stored
+  // before any of these images is asked for, and before anything is shown that a rank of another
+  // host has shown behind its image. Written by want_set(), and when all ranks go back.
+  AnyWord<std::uint64_t> set_wanted;
 
   // The owner, each once from 0 to 1. Others read them, so they lie in a line that hardly changes.
   // It was restarted, and makes unproven calls (see Record).
@@ -309,7 +311,7 @@ struct alignas(kLine) ChannelEntry {
   // Written by the receiver of a kSynchronous message: matched_by() the receive that was given it;
   // 0 = none yet.
   AnyWord<std::uint32_t> matched;
-  OwnerWord<std::uint64_t> written;  // bytes
+  OwnerWord<std::uint64_t> written;  // Written (journal/not_kept.h)
   OwnerWord<std::uint64_t> ready;    // index + 1
 };
 static_assert(sizeof(ChannelEntry) == kLine);
@@ -484,9 +486,9 @@ struct Zone {
 
 // --- Checkpoints
 
-// Images of a rank's process whose cursors are stored: the one that the agent would wake, and the
-// one that is being made.
-inline constexpr std::uint32_t kImages = 2;
+// Images of a rank's process whose cursors are stored: the one that the agent would wake, the
+// newest that was made, which it may keep any time now, and the one that is being made.
+inline constexpr std::uint32_t kImages = 3;
 
 // Version slots of a rank: at most three are needed at a time. The fourth lets peers read marks
 // (read_mark).
@@ -597,6 +599,7 @@ struct RegionHead {
   std::uint64_t resume_global_bytes, resume_local_bytes;
   Offset channels;          // Log[ranks]: to each rank
   Offset consumed;          // OwnerWord<u64>[ranks]: all messages of each rank below were received
+  Offset asked;             // OwnerWord<u64>[ranks]: AskWord, about a message of each rank
   Offset reclaimed_blocks;  // first of them
   std::uint32_t zones;      // of them laid out
   std::uint32_t staging_buffers;
@@ -605,8 +608,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN11", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x31314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN13", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x33314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers
@@ -640,6 +643,18 @@ inline Offset region_offset(const SegmentHeader* h, std::uint32_t rank) {
 inline bool is_elsewhere(std::byte* base, std::uint32_t own, std::uint32_t rank) {
   return header_of(base)->has_relay != 0 &&
          control_of(base, rank)->node != control_of(base, own)->node;
+}
+// The word about sets of images of the host that `rank` is on.
+inline AnyWord<std::uint64_t>& set_wanted_on(std::byte* base, std::uint32_t rank) {
+  std::uint32_t first = 0;
+  while (is_elsewhere(base, rank, first)) ++first;
+  return control_of(base, first)->set_wanted;
+}
+// Raises it to `number`. The agent and the process that drives a link may both do that.
+inline void want_set(AnyWord<std::uint64_t>& word, std::uint64_t number) {
+  std::uint64_t now = word.load();
+  while (now < number && !word.decide(kRelayStores, Step::kNotice, &now, number)) {
+  }
 }
 // Where the payload of a region begins, from the region's begin.
 inline std::uint64_t payload_begin(const SegmentHeader* h) { return h->region_bytes / 4; }

@@ -10,6 +10,7 @@
 #include "journal/host.h"
 #include "journal/layout.h"
 #include "journal/log.h"
+#include "journal/not_kept.h"
 #include "journal/rules.h"
 
 namespace rejoin::journal {
@@ -22,6 +23,10 @@ const SegmentHeader* job_of(const H& host) {
 template <class H>
 RankControl* own_control(H& host) {
   return control_of(host.base(), host.rank());
+}
+template <class H>
+const AnyWord<std::uint64_t>& own_set_wanted(const H& host) {
+  return set_wanted_on(host.base(), host.rank());
 }
 template <class H>
 RegionHead* own_region(H& host) {
@@ -73,6 +78,11 @@ const std::uint64_t* own_received(H& host, const Marks& marks) {
 template <class H>
 OwnerWord<std::uint64_t>& own_consumed(H& host, std::uint32_t from) {
   return consumed_of(host.base(), host.rank())[from];
+}
+// Which message of `from` this rank asks for again.
+template <class H>
+OwnerWord<std::uint64_t>& own_asked(H& host, std::uint32_t from) {
+  return asked_of(host.base(), host.rank())[from];
 }
 // Shows the sender which receive of this rank its synchronous message was given to: matched_by().
 template <class H>

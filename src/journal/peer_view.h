@@ -10,6 +10,7 @@
 #include "journal/contexts.h"
 #include "journal/layout.h"
 #include "journal/log.h"
+#include "journal/not_kept.h"
 
 namespace rejoin::journal {
 
@@ -29,7 +30,7 @@ struct Message {
   std::uint32_t hash;  // of the payload
   std::uint64_t bytes;
   std::uint64_t value;    // as in Record
-  std::uint64_t written;  // of the bytes, when this was read
+  std::uint64_t written;  // of the bytes, when this was read; 0: they are not kept
   std::uint32_t type;     // hash of the type signature; 0 = not compared
 };
 
@@ -145,9 +146,13 @@ class PeerView {
   Message message(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
     return message_of(entry(from, to, k));
   }
-  // Likewise. The number of its bytes that its sender has written.
-  std::uint64_t written(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
-    return entry(from, to, k).written.load();
+  // Likewise. Those of its bytes that have come.
+  Written written(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
+    return Written::of(entry(from, to, k).written.load());
+  }
+  // Likewise. Where it lies in the segment, for a Loan.
+  Offset place(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
+    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&entry(from, to, k)) - base_);
   }
   // Likewise. matched_by() the receive that `to` has given it to; 0: none yet.
   std::uint32_t matched(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
@@ -271,7 +276,9 @@ class PeerView {
     return *log_at<ChannelEntry>(base_, channel(from, to), k);
   }
   static Message message_of(const ChannelEntry& e) {
-    return {e.context, e.key, e.call, e.hash, e.bytes, e.value, e.written.load(), e.type};
+    const Written written = Written::of(e.written.load());
+    const std::uint64_t kept = written.are_kept ? written.bytes : 0;
+    return {e.context, e.key, e.call, e.hash, e.bytes, e.value, kept, e.type};
   }
   const CallEntry* call_at(std::uint32_t world, std::uint32_t call) const {
     Log& calls = region_of(base_, world)->calls;

@@ -1,5 +1,7 @@
 #include "journal/put_back.h"
 
+#include <algorithm>
+
 #include "journal/contexts.h"
 #include "journal/layout.h"
 #include "journal/log.h"
@@ -8,12 +10,21 @@
 namespace rejoin::journal {
 namespace {
 
-// Goes back with one rank, whose image has these marks.
+using Ranks = std::span<const std::uint32_t>;
+
+bool contains(Ranks ranks, std::uint32_t rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+// Goes back with one rank, whose image has these marks. Its region is a copy unless it is one of
+// `own`: then it has only what the ranks `own` read, and its logs may end earlier.
 class OneRank {
  public:
-  OneRank(std::byte* base, std::uint32_t rank, std::uint64_t set, Rule broken)
+  OneRank(std::byte* base, Ranks own, std::uint32_t rank, std::uint64_t set, Rule broken)
       : base_(base),
+        own_(own),
         rank_(rank),
+        is_copy_(!contains(own, rank)),
         set_(set),
         broken_(broken),
         head_(*region_of(base, rank)),
@@ -23,16 +34,20 @@ class OneRank {
 
   void go_back() {
     contexts();
-    for (std::uint32_t to = 0; to < header_of(base_)->ranks; ++to) channel(to);
+    for (std::uint32_t to = 0; to < header_of(base_)->ranks; ++to) {
+      if (!is_copy_ || contains(own_, to)) channel(to);
+    }
     for (std::uint32_t from = 0; from < header_of(base_)->ranks; ++from) {
       put(consumed_of(base_, rank_)[from], received_of(base_, marks_)[from]);
     }
+    checkpoints();
+    put(control_.kept_image, set_);
+    if (is_copy_) return;
     matches();
     put(head_.outcomes.tail, marks_.outcomes);
     put(head_.cancelled.tail, marks_.cancelled);
     put(head_.synchronous, marks_.synchronous);
     put(head_.observations.tail, marks_.observations);
-    checkpoints();
     for (Image& image : head_.image) {
       if (image.marks.number.load() != set_) put(image.marks.number, 0);
     }
@@ -59,7 +74,9 @@ class OneRank {
       if (holds(Rule::kForgetContributions)) put(c.sequence, 0);
     }
     if (const Cursor* cursor = cursor_of(base_, marks_, id)) {
-      if (holds(Rule::kRecordsGoBack)) put(block.records.tail, cursor->sequence);
+      const std::uint64_t there = is_copy_ ? block.records.tail.load() : cursor->sequence;
+      const std::uint64_t end = std::min(there, cursor->sequence);
+      if (holds(Rule::kRecordsGoBack)) put(block.records.tail, end);
       if (block.departures != 0) departures(block, cursor->sequence);
       put(block.freed, 0);
       return;
@@ -69,6 +86,13 @@ class OneRank {
     if (block.freed.load() != 0 && block.free_number.load() <= marks_.frees) return;
     put(entry.context, kForgottenContext);
     put(entry.block, kReclaimed);
+    if (is_copy_) {
+      // The owner may use the block again, for a context with this id.
+      put(block.records.tail, 0);
+      if (block.departures != 0) put(reinterpret_cast<Log*>(base_ + block.departures)->tail, 0);
+      block.context = 0;
+      return;
+    }
     block.next_reclaimed = head_.reclaimed_blocks;
     head_.reclaimed_blocks = static_cast<Offset>(reinterpret_cast<std::byte*>(&block) - base_);
   }
@@ -89,8 +113,10 @@ class OneRank {
 
   void channel(std::uint32_t to) {
     Log& log = reinterpret_cast<Log*>(base_ + head_.channels)[to];
-    const std::uint64_t sent = sent_of(base_, marks_)[to];
     const std::uint64_t tail = log.tail.load();
+    const std::uint64_t all_sent = sent_of(base_, marks_)[to];
+    // A copy may end earlier, and have one more message.
+    const std::uint64_t sent = is_copy_ ? std::min(all_sent, tail + 1) : all_sent;
     // One more message may be posted than the tail says.
     for (std::uint64_t k = sent; k <= tail; ++k) {
       ChannelEntry* e = entry(log, k);
@@ -110,7 +136,7 @@ class OneRank {
     for (std::uint64_t k = all ? received[rank_] : looked_at[rank_]; k < sent; ++k) {
       match_is_void(log, k);
     }
-    put(log.tail, sent);
+    put(log.tail, is_copy_ ? std::min(all_sent, tail) : all_sent);
   }
   void match_is_void(Log& log, std::uint64_t k) {
     ChannelEntry* e = entry(log, k);
@@ -151,7 +177,9 @@ class OneRank {
   bool holds(Rule rule) const { return rule != broken_; }
 
   std::byte* const base_;
+  const Ranks own_;
   const std::uint32_t rank_;
+  const bool is_copy_;
   const std::uint64_t set_;
   const Rule broken_;
   RegionHead& head_;
@@ -171,12 +199,25 @@ bool keeps_set(std::byte* base, std::uint64_t set) {
   return true;
 }
 
-void put_back(std::byte* base, std::uint64_t set, Rule broken) {
+bool has_marks(std::byte* base, std::uint64_t set) {
   for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) {
-    OneRank(base, r, set, broken).go_back();
+    if (find_image(base, r, set) == nullptr) return false;
   }
-  header_of(base)->set_wanted.store(kAgentStores, Step::kSame, set);
+  return true;
+}
+
+void put_back(std::byte* base, Ranks own, std::uint64_t set, Rule broken) {
+  for (const std::uint32_t r : own) {
+    OneRank(base, own, r, set, broken).go_back();
+    set_wanted_on(base, r).store(kAgentStores, Step::kSame, set);
+  }
   publish_all_deaths(base);
+}
+
+void put_copies_back(std::byte* base, Ranks own, std::uint64_t set, Rule broken) {
+  for (std::uint32_t r = 0; r < header_of(base)->ranks; ++r) {
+    if (!contains(own, r)) OneRank(base, own, r, set, broken).go_back();
+  }
 }
 
 }  // namespace rejoin::journal

@@ -108,6 +108,10 @@ enum class Rule : std::uint8_t {
   kRecordsLast,          // and a record behind what its owner had sent before
   kContextShownAgain,    // a context whose maker died is shown to the relay by its next incarnation
   kLogsOfTheirContext,   // relays: a log that has another context by now begins anew
+  kNotKeptIsAsked,       // bytes that went to a program's buffer alone are asked for again
+  kLentByThisProcess,    // a woken process has not what came to its predecessor's buffer since
+  kSetCarried,           // relays: the number of a set goes in front of what was shown behind it
+  kCopiesGoBack,         // when all go back, so do the copies of what other hosts have shown
   kCount,
 };
 

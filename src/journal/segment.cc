@@ -49,9 +49,11 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
     RegionHead* region = region_of(base, r);
     const std::uint64_t channels = round_up(sizeof(RegionHead), kPage);
     const std::uint64_t consumed = channels + round_up(ranks * sizeof(Log), kLine);
+    const std::uint64_t words = round_up(ranks * sizeof(OwnerWord<std::uint64_t>), kLine);
     region->channels = region_offset(h, r) + channels;
     region->consumed = region_offset(h, r) + consumed;
-    std::uint64_t bump = round_up(consumed + ranks * sizeof(OwnerWord<std::uint64_t>), kPage);
+    region->asked = region->consumed + words;
+    std::uint64_t bump = round_up(consumed + 2 * words, kPage);
     for (region->staging_buffers = 0; region->staging_buffers < kFirstStagingBuffers;
          ++region->staging_buffers) {
       region->staging[region->staging_buffers] = region_offset(h, r) + bump;

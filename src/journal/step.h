@@ -32,6 +32,7 @@ enum class Step : std::uint8_t {
   kMatch,         // publishing what a receive of any source was given
   kMatched,       // publishing that a synchronous message was matched
   kConsumed,      // publishing that a message was received
+  kAsk,           // publishing that its bytes are needed again
   kOutcome,       // publishing what a Test, Waitany or probe said
   kStanding,      // showing what the program waits for
   kCancel,        // publishing that a receive was cancelled

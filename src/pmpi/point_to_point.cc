@@ -210,7 +210,7 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
   const std::size_t bytes = std::min<std::size_t>(e.bytes, room);
   if (is_contiguous(to.type)) {
     auto* out = static_cast<std::byte*>(first_byte(to.type, to.buffer));
-    m.read(receive, bytes, [&](const std::byte* data, std::size_t at, std::size_t n) {
+    m.read(receive, bytes, out, [&](const std::byte* data, std::size_t at, std::size_t n) {
       if (n <= journal::kInlineBytes) {
         journal::copy_inline(out + at, data, n);
       } else {
@@ -218,7 +218,7 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
       }
     });
   } else {
-    m.read(receive, bytes, [&](const std::byte* data, std::size_t at, std::size_t n) {
+    m.read(receive, bytes, nullptr, [&](const std::byte* data, std::size_t at, std::size_t n) {
       unpack(to.type, data, n, to.buffer, at);
     });
   }

@@ -28,7 +28,8 @@ using journal::Frozen;
 using journal::MayFreeze;
 using wire::MessageType;
 
-constexpr const char* kTooOldKernel = "runs on a kernel that is too old for snapshots";
+constexpr const char* kTooOldKernel =
+    "runs on a kernel that is too old for snapshots, or a seccomp filter forbids get_robust_list()";
 constexpr const char* kUnderValgrind = "runs under valgrind, whose own state a clone would share";
 
 // The host calls this object. It decides whether this process can be cloned, and what the process

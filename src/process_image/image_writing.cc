@@ -227,7 +227,8 @@ std::uint64_t base_of(int which) {
 }  // namespace
 
 int write_image(int file, ImageHead& head) {
-  if ((personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0) return EOPNOTSUPP;
+  const int mode = personality(0xffffffff);  // a seccomp filter may forbid even the question
+  if (mode == -1 || (mode & ADDR_NO_RANDOMIZE) == 0) return EOPNOTSUPP;
   memcpy(head.magic, kImageMagic, sizeof kImageMagic);
   head.format = kImageFormat;
   head.head_bytes = sizeof head;

@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "wire/messages.h"
+#include "wire/open_descriptors.h"
 
 // Only these functions, their stack, and the thread's control block, to which the kernel writes,
 // remain of the process. They therefore call no other functions and have no data: they lie in a
@@ -134,14 +135,6 @@ REJOIN_KEEPER __attribute__((noinline, noclone, noreturn)) void sleep_in_place(i
   }
 }
 
-void close_all_but(int a, int b) {
-  const auto low = static_cast<unsigned>(a < b ? a : b);
-  const auto high = static_cast<unsigned>(a < b ? b : a);
-  if (low > 0) syscall(SYS_close_range, 0, low - 1, 0);
-  if (high > low + 1) syscall(SYS_close_range, low + 1, high - 1, 0);
-  syscall(SYS_close_range, high + 1, ~0u, 0);
-}
-
 }  // namespace
 
 void be_keeper(int agent, std::uint32_t rank) {
@@ -152,7 +145,10 @@ void be_keeper(int agent, std::uint32_t rank) {
     sigdelset(&all, its_own);
   }
   const int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
-  close_all_but(agent, signals);
+  wire::each_descriptor([=](int fd) {
+    if (fd != agent && fd != signals) syscall(SYS_close, fd);
+    return true;
+  });
   sleep_in_place(agent, signals, rank);
 }
 

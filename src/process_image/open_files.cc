@@ -1,6 +1,5 @@
 #include "process_image/open_files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,7 +9,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -18,8 +16,10 @@
 #include <utility>
 
 #include "libc_recording/hooks.h"
+#include "process_image/same_file.h"
 #include "recovery/attach.h"
 #include "recovery/hash.h"
+#include "wire/open_descriptors.h"
 
 namespace rejoin::process_image {
 namespace {
@@ -79,26 +79,6 @@ bool is_harmless_device(dev_t device) {
          (major_number >= kFirstPty && major_number <= kLastPty);
 }
 
-// Calls f(fd) for each open descriptor, until it returns false.
-template <class F>
-bool each_descriptor(F f) {
-  const int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return false;
-  bool good = true;
-  alignas(dirent64) char entries[4096];
-  for (long n; good && (n = syscall(SYS_getdents64, directory, entries, sizeof entries)) > 0;) {
-    for (long at = 0; good && at < n;) {
-      const auto* e = reinterpret_cast<const dirent64*>(entries + at);
-      at += e->d_reclen;
-      if (e->d_name[0] == '.') continue;
-      const int fd = atoi(e->d_name);
-      if (fd != directory) good = f(fd);
-    }
-  }
-  close(directory);
-  return good;
-}
-
 }  // namespace
 
 bool OpenFiles::note(int own, char* why, std::size_t size) {
@@ -108,7 +88,7 @@ bool OpenFiles::note(int own, char* why, std::size_t size) {
   found_lock_ = false;
   channels_.begin();
   snprintf(why, size, "cannot list its open files");
-  return each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); }) &&
+  return wire::each_descriptor([&](int fd) { return fd == own || note_one(fd, why, size); }) &&
          channels_.complete(why, size);
 }
 
@@ -277,7 +257,7 @@ bool OpenFiles::note_names(const int* own, std::size_t owns, char* why, std::siz
   names_ = static_cast<Name*>(arena_.allocate(kMostNames * sizeof(Name)));
   name_count_ = 0;
   snprintf(why, size, "cannot list its open files");
-  return names_ != nullptr && each_descriptor([&](int fd) {
+  return names_ != nullptr && wire::each_descriptor([&](int fd) {
            return std::find(own, own + owns, fd) != own + owns || name_one(fd, why, size);
          });
 }
@@ -312,20 +292,26 @@ bool OpenFiles::name_one(int fd, char* why, std::size_t size) {
   n.fd = fd;
   n.flags = fcntl(fd, F_GETFL) & ~(O_CREAT | O_EXCL | O_TRUNC);
   n.inherited = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
-  n.same_as = same_as(fd);
+  if (!find_same(n, why, size)) return false;
   const bool reads = S_ISREG(s.st_mode) && (n.flags & O_ACCMODE) == O_RDONLY;
   n.least_bytes = reads ? static_cast<std::uint64_t>(s.st_size) : 0;
   names_[name_count_++] = n;
   return true;
 }
 
-int OpenFiles::same_as(int fd) const {
-  constexpr int kFile = 0;  // KCMP_FILE
-  const long self = syscall(SYS_getpid);
-  for (std::size_t i = 0; i < name_count_; ++i) {
-    if (syscall(SYS_kcmp, self, self, kFile, fd, names_[i].fd) == 0) return names_[i].fd;
+bool OpenFiles::find_same(Name& n, char* why, std::size_t size) const {
+  n.same_as = -1;
+  for (std::size_t i = 0; i < name_count_ && n.same_as < 0; ++i) {
+    const auto same = are_one_file(n.fd, names_[i].fd);
+    if (!same) {
+      snprintf(why, size,
+               "has %.300s open twice, and whether with one offset cannot be known here (kcmp)",
+               n.path);
+      return false;
+    }
+    if (*same) n.same_as = names_[i].fd;
   }
-  return -1;
+  return true;
 }
 
 bool OpenFiles::reopen(char* why, std::size_t size) const {

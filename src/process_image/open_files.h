@@ -70,7 +70,7 @@ class OpenFiles {
 
   bool name_one(int fd, char* why, std::size_t size);
   bool is_piped(int fd) const;
-  int same_as(int fd) const;
+  bool find_same(Name& n, char* why, std::size_t size) const;
   bool open_again(const Name& name, char* why, std::size_t size) const;
 
   static bool is_locked(int fd, char* why, std::size_t size);

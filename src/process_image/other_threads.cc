@@ -171,6 +171,7 @@ struct ThreadState {
   std::size_t robust_bytes;
   char name[16];
   Scheduling scheduling;
+  bool has_policies;  // knows scheduling and memory policy, and may set them
   long affinity_bytes;
   std::uint64_t affinity[kWords];
   long io_priority;
@@ -207,12 +208,15 @@ void ThreadState::note() {
   known_id = id_word != nullptr ? *const_cast<volatile int*>(id_word) : 0;
   call(SYS_get_robust_list, 0, &robust_list, &robust_bytes);
   call(SYS_prctl, PR_GET_NAME, name);
-  call(SYS_sched_getattr, 0, &scheduling, sizeof scheduling, 0);
+  has_policies = call(SYS_sched_getattr, 0, &scheduling, sizeof scheduling, 0) == 0 &&
+                 call(SYS_sched_setattr, 0, &scheduling, 0) == 0;
   affinity_bytes = call(SYS_sched_getaffinity, 0, sizeof affinity, affinity);
   io_priority = call(SYS_ioprio_get, kOfThread, 0);
-  if (call(SYS_get_mempolicy, &memory_policy, memory_nodes, 64 * kWords, 0, 0) < 0) {
-    memory_policy = 0;
-  }
+  const bool knows = call(SYS_get_mempolicy, &memory_policy, memory_nodes, 64 * kWords, 0, 0) == 0;
+  if (!knows) memory_policy = 0;
+  // Containers forbid to know it and to set it, so there is none. No policy has this number.
+  const bool may_set = call(SYS_set_mempolicy, -1, 0, 0) == -EINVAL;
+  has_policies &= knows ? memory_policy == 0 || may_set : !may_set;
   timer_slack_ns = call(SYS_prctl, PR_GET_TIMERSLACK);
   call(SYS_rt_sigpending, &pending, kMaskBytes);
   seccomp = call(SYS_prctl, PR_GET_SECCOMP);
@@ -557,24 +561,21 @@ void OtherThreads::give_up() {
 }
 
 bool OtherThreads::look_for_obstacles(char* why, std::size_t size) const {
-  constexpr long kFiles = 2, kDirectories = 3;  // of kcmp()
   ThreadState main;
   main.note();
-  const long process = call(SYS_getpid);
   for (int i = 0; i < table_->count.load(); ++i) {
     if (table_->threads[i].phase() != kStopped) continue;
     const ThreadState& t = table_->threads[i].kernel;
-    const auto shares = [&](long what) {
-      return call(SYS_kcmp, process, t.id, what, 0, 0) <= 0;  // an error: it cannot be known
-    };
     const char* obstacle = nullptr;
     if (t.thread_pointer == main.thread_pointer || t.place_of_id() != main.place_of_id()) {
       obstacle = "that was not started by the C library (pthread_create)";
     } else if (t.seccomp != main.seccomp) {
       obstacle = "with a seccomp filter of its own";
+    } else if (!t.has_policies) {
+      obstacle = "whose scheduling or memory policy cannot be set again (it is forbidden)";
     } else if (!t.is_as_privileged_as(main)) {
       obstacle = "with user ids, group ids or capabilities of its own";
-    } else if (!shares(kFiles) || !shares(kDirectories)) {
+    } else if (!shares_files(t.id) || !shares_directories(t.id)) {
       obstacle = "with open files or a working directory of its own (unshare)";
     } else if ((t.pending & ~main.pending) != 0) {
       obstacle = "with a pending signal, which a clone would not get";

@@ -21,6 +21,8 @@
 
 #include <algorithm>
 
+#include "process_image/same_file.h"
+
 namespace rejoin::process_image {
 namespace {
 
@@ -206,16 +208,17 @@ bool OwnChannels::add(int fd, const struct stat& found) {
   return false;
 }
 
-int OwnChannels::find_same(int index) const {
-  constexpr int kFile = 0;  // KCMP_FILE
-  const long self = syscall(SYS_getpid);
-  const Channel& c = channels_[index];
-  for (int i = 0; i < index; ++i) {
+// Sets same_as. False: it cannot be known.
+bool OwnChannels::find_same(std::size_t index) {
+  Channel& c = channels_[index];
+  for (std::size_t i = 0; i < index && c.same_as < 0; ++i) {
     const Channel& o = channels_[i];
     if (o.kind != c.kind || o.number != c.number || o.same_as >= 0) continue;
-    if (syscall(SYS_kcmp, self, self, kFile, c.fd, o.fd) == 0) return i;
+    const auto same = are_one_file(c.fd, o.fd);
+    if (!same) return false;
+    if (*same) c.same_as = static_cast<int>(i);
   }
-  return -1;
+  return true;
 }
 
 int OwnChannels::find_socket(std::uint64_t number) const {
@@ -229,7 +232,12 @@ int OwnChannels::find_socket(std::uint64_t number) const {
 bool OwnChannels::complete(char* why, std::size_t size) {
   snprintf(why, size, "has no memory for a list of its pipes");
   if (no_memory_) return false;
-  for (std::size_t i = 0; i < count_; ++i) channels_[i].same_as = find_same(static_cast<int>(i));
+  snprintf(why, size,
+           "has pipes or event descriptors of which some may be one open file, which cannot be "
+           "known here (kcmp)");
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (!find_same(i)) return false;
+  }
   for (std::size_t i = 0; i < count_; ++i) {
     Channel& c = channels_[i];
     char name[128];

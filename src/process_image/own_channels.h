@@ -77,7 +77,7 @@ class OwnChannels {
   static bool note_timer(Channel& c, const char* info);
   bool note_set(Channel& c, const char* info, char* why, std::size_t size);
   static bool peek(Channel& c);
-  int find_same(int index) const;
+  bool find_same(std::size_t index);
   int find_socket(std::uint64_t number) const;
   void forget();
 

@@ -1,6 +1,5 @@
 #include "recovery/attach.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "journal/system_call.h"
 #include "journal/valgrind.h"
 #include "relay/carrier.h"
+#include "wire/open_descriptors.h"
 #include "wire/socket.h"
 
 namespace rejoin::recovery {
@@ -311,18 +311,10 @@ void note_inherited(int fd) {
 // Called before the program has opened anything.
 void note_inherited() {
   for (int fd = 0; fd < 3; ++fd) note_inherited(fd);
-  const int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return;
-  alignas(dirent64) char entries[2048];
-  for (long n; (n = syscall(SYS_getdents64, directory, entries, sizeof entries)) > 0;) {
-    for (long at = 0; at < n;) {
-      const auto* e = reinterpret_cast<const dirent64*>(entries + at);
-      at += e->d_reclen;
-      const int fd = atoi(e->d_name);
-      if (fd > 2 && fd != directory) note_inherited(fd);
-    }
-  }
-  close(directory);
+  wire::each_descriptor([](int fd) {
+    if (fd > 2) note_inherited(fd);
+    return true;
+  });
 }
 
 // LD_PRELOAD reaches shells and helpers too: only a program that wants this library registers at

@@ -277,23 +277,30 @@ class AttemptedOp final : public Replicated<H> {
     if constexpr (kSpans) {
       const auto given = exchange_.departures().given(journal::Part::kNode, fingerprint_);
       if (!given) return false;
-      begin_exchange(given->value);
+      begin_exchange(given->value, false);
     }
     return true;
   }
   void give_part() {
     if constexpr (kSpans) {
       const std::size_t bytes = attempt_spec_.result_bytes;
-      if (members().size == 1) {  // there was no attempt
-        value_ = ops_.journal.store(spec_.input, bytes,
-                                    [this](std::size_t size) { return this->allocate(size); });
+      const bool alone = members().size == 1;  // there was no attempt
+      if (alone && bytes > journal::kInlineBytes) {
+        value_ = this->allocate(bytes);
+        exchange_.put_input(value_, bytes);
+      } else if (alone) {
+        value_ = 0;
+        journal::copy_inline(&value_, spec_.input, bytes);
       }
       exchange_.give(value_, bytes, fingerprint_);
-      begin_exchange(value_);
+      begin_exchange(value_, alone);
     }
   }
-  void begin_exchange(std::uint64_t value) {
-    if constexpr (kSpans) exchange_.begin(value, fingerprint_);
+  void begin_exchange(std::uint64_t value, bool is_input) {
+    if constexpr (kSpans) {
+      exchange_.begin(value, fingerprint_, is_input,
+                      nonblocking_ ? nullptr : static_cast<std::byte*>(spec_.early));
+    }
     state_ = State::kExchange;
   }
   Progress advance_exchange(bool thorough) {
@@ -327,7 +334,10 @@ class AttemptedOp final : public Replicated<H> {
     }
     ops_.prove_mine(c_, e_);
     ops_.execution.inside();
-    if constexpr (kSpans) value_ = exchange_.value();
+    if constexpr (kSpans) {
+      value_ = exchange_.value();
+      in_early_ = exchange_.is_early();
+    }
     this->commit(value_);
     this->give(value_, in_early_);
     return this->end(Status::kOk);

@@ -8,8 +8,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
+#include "copy/copy.h"
 #include "engine/broadcast.h"
+#include "journal/lending.h"
 #include "recovery/node_exchange.h"
 #include "recovery/replicated.h"
 
@@ -23,7 +26,8 @@ class BroadcastOp final : public Replicated<H> {
               Outcome* outcome, bool nonblocking = false)
       : Replicated<H>(ops, comm, call, spec, outcome, nonblocking, false),
         root_(static_cast<std::uint32_t>(call.signature.root)),
-        source_(source_of(comm, e_.sequence, root_)) {}
+        source_(source_of(comm, e_.sequence, root_)),
+        lending_(ops.host) {}
 
   // Goes on as far as it can without waiting. thorough: looks at everything that may end the wait,
   // not only at what is most likely to. Not to be called again once it is done or has failed.
@@ -31,14 +35,17 @@ class BroadcastOp final : public Replicated<H> {
     if (this->was_woken()) [[unlikely]] {
       if (const Progress p = this->begin_again(); p != Progress::kPending) return p;
       c_.root_tail = 0;
+      if constexpr (kSpans) lending_.end();
     }
     if (!begun_) {
       if (const Progress p = begin(); p != Progress::kPending || this->was_woken()) return p;
       begun_ = true;
     }
     if (c_.members.rank == root_) return advance_root(thorough);
-    return kSpans && c_.members.rank == source_ ? advance_leader(thorough)
-                                                : advance_receiver(thorough);
+    if constexpr (kSpans) {
+      if (c_.members.rank == source_) return advance_leader(thorough);
+    }
+    return advance_receiver(thorough);
   }
 
  private:
@@ -72,12 +79,9 @@ class BroadcastOp final : public Replicated<H> {
       value = ops_.journal.store(spec_.input, spec_.result_bytes,
                                  [this](std::size_t bytes) { return this->allocate(bytes); });
     } else {
-      value = this->reserve(spec_.result_bytes);
+      value = kSpans ? this->allocate(spec_.result_bytes) : this->reserve(spec_.result_bytes);
       if (journal::breaks(host, Rule::kPayloadBeforeRecord)) this->commit(value);
-      if (!engine::publish_chunks(host, c_.members, e_.sequence, ops_.execution.incarnation(),
-                                  spec_.input, spec_.result_bytes, value)) {
-        ops_.journal.out_of_memory();
-      }
+      publish(value);
     }
     if constexpr (kSpans) {
       this->note_contribution();
@@ -88,6 +92,22 @@ class BroadcastOp final : public Replicated<H> {
     if (this->is_next()) this->commit(value);
     this->give(value, false);
     return this->end(Status::kOk);
+  }
+
+  void publish(std::uint64_t value) {
+    const auto chunks = [&](journal::Members& readers) {
+      if (!engine::publish_chunks(ops_.host, readers, e_.sequence, ops_.execution.incarnation(),
+                                  spec_.input, spec_.result_bytes, value)) {
+        ops_.journal.out_of_memory();
+      }
+    };
+    if constexpr (kSpans) {
+      Departures<H>(ops_, c_, e_)
+          .put(journal::Part::kNode, value, static_cast<const std::byte*>(spec_.input),
+               spec_.result_bytes, 0, [&] { chunks(c_.span->near); });
+    } else {
+      chunks(c_.members);
+    }
   }
 
   // --- Other nodes
@@ -119,18 +139,40 @@ class BroadcastOp final : public Replicated<H> {
         departures.look(root_, journal::Part::kNode, spec_.result_bytes, thorough, &d);
     if (p == Progress::kFailed) return this->mismatch(departures.other());
     if (p == Progress::kPending) {
+      lend(departures);
       return thorough ? this->look_for_disagreement(root_) : Progress::kPending;
     }
     if (this->woken_before_taking()) [[unlikely]]
       return Progress::kPending;
     ops_.host.step(Step::kPayload);
-    const std::uint64_t value =
-        ops_.journal.store(departures.bytes_of(d), spec_.result_bytes,
-                           [this](std::size_t bytes) { return this->allocate(bytes); });
+    const std::byte* from = departures.bytes_of(d);
+    const bool early = is_early();
+    if (early) {
+      std::byte* const to = static_cast<std::byte*>(spec_.early);
+      lending_.for_rest(d.value, 0, spec_.result_bytes, true,
+                        [&](std::size_t begin, std::size_t end) {
+                          copy_payload(to + begin, from + begin, end - begin);
+                        });
+      lending_.end();
+      from = to;
+    }
+    const std::uint64_t value = ops_.journal.store(
+        from, spec_.result_bytes, [this](std::size_t bytes) { return this->allocate(bytes); });
     ops_.execution.inside();
     this->commit(value);
-    this->give(value, false);
+    this->give(value, early);
     return this->end(Status::kOk);
+  }
+  // Whether the leader of a node writes the bytes to the program's buffer before it stores them.
+  bool is_early() const {
+    return spec_.early != nullptr && !nonblocking_ && spec_.result_bytes >= kLeastEarly;
+  }
+  void lend(Departures<H>& departures) {
+    if (!is_early() || lending_.is_lent()) return;
+    const journal::Offset at = departures.ahead(root_, journal::Part::kNode);
+    if (at == 0) return;
+    lending_.begin(at, static_cast<std::byte*>(spec_.early), spec_.result_bytes,
+                   c_.members.world[root_]);
   }
 
   [[gnu::noinline]] Progress wait_for_readers(bool thorough) {
@@ -188,6 +230,12 @@ class BroadcastOp final : public Replicated<H> {
   const std::uint32_t source_;  // the member that this rank's record is from
   bool begun_ = false;
   std::optional<engine::ChunkCopier> copier_;  // of a large payload
+  static constexpr std::size_t kLeastEarly = 16 * 1024;
+  struct NoLending {
+    explicit NoLending(H&) {}
+  };
+  // The buffer of a leader that waits for what another node's root gives.
+  [[no_unique_address]] std::conditional_t<kSpans, journal::Lending<H>, NoLending> lending_;
 };
 
 }  // namespace rejoin::recovery

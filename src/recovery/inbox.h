@@ -70,6 +70,7 @@ class Inbox {
         matches_(host, journal.region(), journal.region().head()->matches, true),
         cancelled_(host, journal.region(), journal.region().head()->cancelled, true) {
     load_cancelled(0);
+    ask_for_nothing();
   }
 
   // --- Receiving
@@ -118,6 +119,28 @@ class Inbox {
   void consume(Receive& r) {
     consume(r.message);
     r.message = nullptr;
+  }
+
+  // The bytes of a message have come to the buffer of a former incarnation alone: asks its sender's
+  // node for them again, once. To be called in every look until they are there: threads that need
+  // messages of one sender ask one after the other.
+  void ask_again(const Arrived& a) {
+    journal::OwnerWord<std::uint64_t>& word = journal::own_asked(host_, a.from);
+    const std::uint64_t before = word.load(std::memory_order_relaxed);
+    if (journal::AskWord::asks(before)) {
+      const std::uint64_t index = journal::AskWord::index(before);
+      const bool is_answered = peers_.written(a.from, host_.rank(), index).are_kept;
+      if (index == a.index || !is_answered) return;
+    }
+    word.store(host_, Step::kAsk, journal::AskWord::after(before, a.index));
+    journal::ring_sleepers(host_, &a.from, 1);
+  }
+  // They are there, or are not needed.
+  void ask_no_more(const Arrived& a) {
+    journal::OwnerWord<std::uint64_t>& word = journal::own_asked(host_, a.from);
+    const std::uint64_t before = word.load(std::memory_order_relaxed);
+    const bool is_it = journal::AskWord::asks(before) && journal::AskWord::index(before) == a.index;
+    if (is_it) word.store(host_, Step::kSame, journal::AskWord::over(before));
   }
 
   // Returns true if r will never be given a message, false if it has one.
@@ -318,6 +341,7 @@ class Inbox {
       }
     }
     for (std::uint32_t r = 0; r < header_->ranks; ++r) senders_[r].incoming.rebase();
+    ask_for_nothing();
     show_matches_again();
   }
 
@@ -474,6 +498,16 @@ class Inbox {
         "up: give the job more, or set --journal-limit below what is available");
     *word = 0;
     matches_.publish(Step::kMatch);
+  }
+
+  // What a former incarnation has asked for may be truncated by now.
+  void ask_for_nothing() {
+    for (std::uint32_t r = 0; r < header_->ranks; ++r) {
+      journal::OwnerWord<std::uint64_t>& word = journal::own_asked(host_, r);
+      const std::uint64_t before = word.load(std::memory_order_relaxed);
+      if (!journal::AskWord::asks(before)) continue;
+      word.store(host_, Step::kSame, journal::AskWord::over(before));
+    }
   }
 
   void show_consumed(std::uint32_t from) {

@@ -15,6 +15,7 @@
 #include "copy/copy.h"
 #include "engine/node_parts.h"
 #include "engine/plan.h"
+#include "journal/lending.h"
 #include "recovery/operations.h"
 #include "recovery/span.h"
 
@@ -50,12 +51,39 @@ class Departures {
     const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
     ops_.journal.depart(c_.span->departures, {e_.sequence, value, bytes, e_.call, chain,
                                               fingerprint, part, element_bytes});
-    if (journal::breaks(ops_.host, Rule::kRingAfterDeparture)) return;
-    for (std::uint32_t k = 0; k < c_.span->nodes; ++k) {
-      if (k == c_.span->mine) continue;
-      const std::uint32_t to = c_.span->leader(k, e_.sequence);
-      journal::ring_sleepers(ops_.host, &c_.members.world[to], 1);
-    }
+    if (!journal::breaks(ops_.host, Rule::kRingAfterDeparture)) ring_leaders();
+  }
+
+  // Copies `bytes` at `data`, which do not change meanwhile, to `value` in this rank's region, for
+  // a departure that is given next. The other nodes are sent them before they lie there.
+  void put(Part part, std::uint64_t value, const std::byte* data, std::size_t bytes,
+           std::uint32_t element_bytes = 0) {
+    put(part, value, data, bytes, element_bytes, [&] {
+      H& host = ops_.host;
+      host.payload_stores().copy(journal::own_bytes(host, value), data, bytes);
+    });
+  }
+  template <class Copy>
+  void put(Part part, std::uint64_t value, const std::byte* data, std::size_t bytes,
+           std::uint32_t element_bytes, Copy&& copy) {
+    H& host = ops_.host;
+    const bool is_large = bytes >= kLeastAhead;
+    journal::Loan loan = {value, const_cast<std::byte*>(data), bytes};
+    loan.context = c_.members.context;
+    loan.sequence = e_.sequence;
+    loan.part = part;
+    loan.element_bytes = element_bytes;
+    const bool lent = is_large && host.send_from(&loan);
+    // A step of a connection sends at most a mebibyte.
+    constexpr std::size_t kStep = 1 << 20;
+    for (std::size_t sent = 0; lent && sent < bytes; sent += kStep) ring_leaders();
+    copy();
+    if (lent) host.send_from(nullptr);
+  }
+  // Where the bytes will lie that member i sends before its departure; 0: it is not known.
+  journal::Offset ahead(std::uint32_t i, Part part) {
+    return ops_.host.ahead(c_.members.world[i],
+                           journal::ahead_key(c_.members.context, e_.sequence, part));
   }
 
   // Looks for the departure of member i. kFailed: that member has called another operation, which
@@ -89,6 +117,15 @@ class Departures {
   std::uint64_t sequence() const { return e_.sequence; }
 
  private:
+  static constexpr std::size_t kLeastAhead = 32 * 1024;
+
+  void ring_leaders() {
+    for (std::uint32_t k = 0; k < c_.span->nodes; ++k) {
+      if (k == c_.span->mine) continue;
+      const std::uint32_t to = c_.span->leader(k, e_.sequence);
+      journal::ring_sleepers(ops_.host, &c_.members.world[to], 1);
+    }
+  }
   Progress fail(std::uint32_t member, std::uint32_t call) {
     other_ = {member, call};
     return Progress::kFailed;
@@ -105,7 +142,12 @@ template <journal::Host H>
 class NodeExchange {
  public:
   NodeExchange(Operations<H>& ops, Comm<H>& comm, const Entry& entry, const ReplicatedSpec& spec)
-      : departures_(ops, comm, entry), ops_(ops), c_(comm), span_(*comm.span), spec_(spec) {}
+      : departures_(ops, comm, entry),
+        ops_(ops),
+        c_(comm),
+        span_(*comm.span),
+        spec_(spec),
+        lending_(ops.host) {}
 
   // Whether the contributions are gathered: also those to a reduction that is not commutative.
   bool gathers() const { return spec_.reduction == nullptr || !spec_.reduction->commutative; }
@@ -122,12 +164,22 @@ class NodeExchange {
   Departures<H>& departures() { return departures_; }
   // Gives the part of this rank's node. Each leader reads only its slice of a sliced reduction.
   void give(std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
-    const auto element = is_sliced() ? spec_.reduction->element_bytes : 0;
-    departures_.give(Part::kNode, value, bytes, fingerprint, static_cast<std::uint32_t>(element));
+    departures_.give(Part::kNode, value, bytes, fingerprint, element_bytes());
   }
-  // REQUIRES that this rank has given its node's part, `value`.
-  void begin(std::uint64_t value, std::uint32_t fingerprint) {
+  // Copies the contribution of the only member of this rank's node to `value`, to be given.
+  void put_input(std::uint64_t value, std::size_t bytes) {
+    departures_.put(Part::kNode, value, static_cast<const std::byte*>(spec_.input), bytes,
+                    element_bytes());
+  }
+  // REQUIRES that this rank has given its node's part, `value`. is_input: it is the input. early:
+  // null, or spec.early.
+  void begin(std::uint64_t value, std::uint32_t fingerprint, bool is_input, std::byte* early) {
     fingerprint_ = fingerprint;
+    lending_.end();
+    is_input_ = is_input;
+    constexpr std::uintptr_t kAligned = 16;  // what the kernels of reductions may count on
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(early) % kAligned == 0;
+    early_ = is_sliced() && is_aligned ? early : nullptr;
     span_.given[span_.mine] = {.sequence = 0,
                                .value = value,
                                .bytes = part_bytes(span_.mine),
@@ -165,6 +217,8 @@ class NodeExchange {
     return collect(thorough);
   }
   std::uint64_t value() const { return result_; }
+  // Whether the result lies at spec.early, too.
+  bool is_early() const { return early_ != nullptr; }
 
  private:
   // Larger results are exchanged as a reduce-scatter and an allgather among the leaders, so that
@@ -173,6 +227,9 @@ class NodeExchange {
   static constexpr std::size_t kDirectBytes = 4 * 1024;
   using Slice = engine::ChunkPlan::Slice;
 
+  std::uint32_t element_bytes() const {
+    return is_sliced() ? static_cast<std::uint32_t>(spec_.reduction->element_bytes) : 0;
+  }
   bool is_sliced() const { return !gathers() && spec_.result_bytes > kDirectBytes; }
   Slice slice(std::uint32_t k) const {
     return engine::chunk_plan(span_.nodes, spec_.result_bytes, spec_.reduction->element_bytes,
@@ -203,10 +260,27 @@ class NodeExchange {
       Departed& d = span_.given[k];
       const std::uint32_t leader = span_.leader(k, departures_.sequence());
       const Progress p = departures_.look(leader, part_, bytes, thorough, &d);
+      if (p == Progress::kPending && !whole && early_ != nullptr && !lending_.is_lent()) {
+        const journal::Offset at = departures_.ahead(leader, part_);
+        if (at != 0) {
+          lending_.begin(at, early_ + of_it.begin, bytes, c_.members.world[leader]);
+        }
+      }
       if (p != Progress::kDone) return p;
-      if (!whole) copy_payload(result() + of_it.begin, departures_.bytes_of(d), bytes);
+      if (!whole) take_slice(d, of_it);
     }
     return Progress::kDone;
+  }
+  void take_slice(const Departed& d, Slice s) {
+    const std::byte* from = departures_.bytes_of(d);
+    const std::size_t bytes = s.end - s.begin;
+    if (early_ == nullptr) return copy_payload(result() + s.begin, from, bytes);
+    std::byte* const to = early_ + s.begin;
+    lending_.for_rest(d.value, 0, bytes, true, [&](std::size_t begin, std::size_t end) {
+      copy_payload(to + begin, from + begin, end - begin);
+    });
+    lending_.end();
+    ops_.host.payload_stores().copy(result() + s.begin, to, bytes);
   }
 
   // Copies all blocks to where they belong.
@@ -231,7 +305,10 @@ class NodeExchange {
   // Combines bytes [begin, end) of all nodes' parts.
   void fold(std::byte* out, Slice s) const {
     const auto part = [&](std::uint32_t k) {
-      return departures_.bytes_of(span_.given[k]) + s.begin;
+      const bool is_input = is_input_ && k == span_.mine;
+      return (is_input ? static_cast<const std::byte*>(spec_.input)
+                       : departures_.bytes_of(span_.given[k])) +
+             s.begin;
     };
     engine::fold_parts(*spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out + s.begin,
                        ops_.fold_memory, ops_.scratch, part);
@@ -241,10 +318,12 @@ class NodeExchange {
     const std::size_t bytes = mine.end - mine.begin;
     if (const auto before = departures_.given(Part::kSlice, fingerprint_)) {
       copy_payload(out + mine.begin, departures_.bytes_of(*before), bytes);
+      if (early_ != nullptr) copy_payload(early_ + mine.begin, out + mine.begin, bytes);
       return;
     }
-    fold(out, mine);
+    fold(early_ != nullptr ? early_ : out, mine);
     std::uint64_t value = result_ + mine.begin;
+    if (early_ != nullptr) departures_.put(Part::kSlice, value, early_ + mine.begin, bytes);
     if (bytes <= journal::kInlineBytes) {
       value = 0;
       copy_payload(&value, out + mine.begin, bytes);
@@ -261,6 +340,10 @@ class NodeExchange {
   std::uint32_t next_ = 0;  // the node that is collected next
   Part part_ = Part::kNode;
   std::uint64_t result_ = 0;  // as in Record
+  bool is_input_ = false;     // this node's part is the input
+  // The program's buffer for the result of a sliced reduction; null: it cannot be written yet.
+  std::byte* early_ = nullptr;
+  journal::Lending<H> lending_;
 };
 
 }  // namespace rejoin::recovery

@@ -13,6 +13,7 @@
 #include "journal/arena.h"
 #include "journal/channels.h"
 #include "journal/copy_inline.h"
+#include "journal/lending.h"
 #include "journal/peer_view.h"
 #include "recovery/communicators.h"
 #include "recovery/diagnostics.h"
@@ -92,9 +93,14 @@ class PointToPoint {
   }
   void inside() { execution_.inside(); }
 
-  // Waits until ready(thorough), and advances everything else meanwhile.
+  // Waits until ready(thorough), and advances everything else meanwhile. is_new(): whether no
+  // former incarnation has been behind this wait.
   template <class Ready>
   void wait(Ready&& ready) {
+    wait(ready, [] { return true; });
+  }
+  template <class Ready, class IsNew>
+  void wait(Ready&& ready, IsNew&& is_new) {
     waits_.advance(false);
     if (ready(false)) return;
     journal::wait_until(host_, [&](bool thorough) {
@@ -102,7 +108,7 @@ class PointToPoint {
       waits_.advance(thorough);
       if (ready(thorough)) return true;
       // If this process was woken meanwhile, its predecessor may have come further.
-      if (execution_.incarnation() == incarnation) become_live();
+      if (execution_.incarnation() == incarnation && is_new()) become_live();
       return false;
     });
   }
@@ -176,9 +182,11 @@ class PointToPoint {
   bool advance(const Receive& receive, bool thorough) { return inbox_.advance(receive, thorough); }
   bool cancel(Comm<H>& c, Receive& receive) { return inbox_.cancel(c, receive); }
   // REQUIRES that the receive has its message. Calls take(data, at, n) for bytes [at, at + n) that
-  // lie at data, piece by piece as the sender writes them, and waits for the last of `bytes`.
+  // lie at data, piece by piece as the sender writes them, and waits for the last of `bytes`. to:
+  // where the program's buffer has room for them in one piece, or null; bytes that come from
+  // another node meanwhile may be written there without a call of take().
   template <class Take>
-  void read(const Receive& receive, std::uint64_t bytes, Take&& take) {
+  void read(const Receive& receive, std::uint64_t bytes, std::byte* to, Take&& take) {
     const Arrived& a = *receive.message;
     const journal::Message& m = a.message;
     const std::byte* data = m.bytes > journal::kInlineBytes
@@ -186,16 +194,39 @@ class PointToPoint {
                                 : reinterpret_cast<const std::byte*>(&m.value);
     std::uint64_t end = std::min(bytes, m.written);
     if (end > 0) take(data, 0, end);
+    if (end >= bytes) return;
+    const std::uint32_t me = host_.rank(), lender = execution_.incarnation();
+    const bool lends = to != nullptr && !host_.is_near(a.from);
+    journal::Lending<H> lending(host_);
+    if (lends && peers_.written(a.from, me, a.index).are_kept) {
+      lending.begin(m.value, to, bytes, a.from, peers_.place(a.from, me, a.index));
+    }
+    bool asks = false;
     for (std::uint64_t at = end; at < bytes; at = end) {
-      wait([&](bool thorough) {
+      const auto has_come = [&](bool thorough) {
         if (thorough) progress(true);
         host_.step(Step::kReceive);
-        end = std::min(bytes, peers_.written(a.from, host_.rank(), a.index));
+        // What has come since a woken process was cloned went to its predecessor's buffer.
+        const bool is_woken = execution_.incarnation() != lender;
+        if (is_woken && !journal::breaks(host_, Rule::kLentByThisProcess)) lending.end();
+        const journal::Written written = peers_.written(a.from, me, a.index);
+        const bool is_here = written.are_kept || lending.is_lent();
+        if (!is_here && !journal::breaks(host_, Rule::kNotKeptIsAsked)) {
+          asks = true;
+          inbox_.ask_again(a);
+          return false;
+        }
+        end = std::min(bytes, written.bytes);
         if (journal::breaks(host_, Rule::kWholeMessage)) end = bytes;
         return end > at;
+      };
+      // A former incarnation has received what is asked for: that is a part of the replay.
+      wait(has_come, [&] { return !asks; });
+      lending.for_rest(m.value, at, end, false, [&](std::uint64_t from, std::uint64_t to_end) {
+        take(data + from, from, to_end - from);
       });
-      take(data + at, at, end - at);
     }
+    if (asks) inbox_.ask_no_more(a);
   }
   Envelope envelope(const Receive& receive) const { return envelope(*receive.message); }
   void consume(Receive& receive) { inbox_.consume(receive); }

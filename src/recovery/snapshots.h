@@ -225,8 +225,10 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
 
   // Writes the marks of this image.
   void put_image(std::uint64_t number, Place place) {
-    journal::Image& slot = free_slot();
+    journal::Image& slot = slot_for(number);
     slot.marks.number.store(host_, Step::kCursors, 0);
+    journal::order_stores();
+    host_.plain_store();
     host_.step(Step::kCursors);
     cursors_.put(slot.marks);
     // A communicator that was freed behind the newest operation is past, too, but not one that will
@@ -238,13 +240,18 @@ class Snapshots final : public NoticeHandler, public ImageMaker {
     slot.marks.number.store(host_, Step::kCursors, number);
   }
 
-  // The agent accepts only the newest image that it has requested, so a slot is free if it is not
-  // that of the image that is kept.
-  journal::Image& free_slot() {
-    journal::Image* image = journal_.region().head()->image;
+  // A former incarnation may have made an image of this number, too, which was not kept: no two
+  // slots have the same number. Otherwise a slot is free if it is neither that of the image that is
+  // kept, nor that of the newest one, of which the agent may not have heard yet.
+  journal::Image& slot_for(std::uint64_t wanted) {
     const std::uint64_t kept = control_->kept_image.load(std::memory_order_acquire);
-    const bool first = image[0].marks.number.load(std::memory_order_relaxed) != kept || kept == 0;
-    return image[first ? 0 : 1];
+    journal::Image* free = nullptr;
+    for (journal::Image& image : journal_.region().head()->image) {
+      const std::uint64_t number = image.marks.number.load(std::memory_order_relaxed);
+      if (number == wanted) return image;
+      if (number == 0 || (number != kept && number != taken_)) free = &image;
+    }
+    return free != nullptr ? *free : journal_.region().head()->image[0];
   }
 
   void wake(const typename Execution<H>::Shown& shown, Place place) {

@@ -30,7 +30,7 @@ class ImageMaker {
 class Taking {
  public:
   template <class H>
-  explicit Taking(const H& host) : wanted_(journal::job_of(host)->set_wanted) {}
+  explicit Taking(const H& host) : wanted_(journal::own_set_wanted(host)) {}
   Taking(const Taking&) = delete;
   Taking& operator=(const Taking&) = delete;
 
@@ -49,7 +49,7 @@ class Taking {
   }
 
  private:
-  const journal::AgentWord<std::uint64_t>& wanted_;
+  const journal::AnyWord<std::uint64_t>& wanted_;
   ImageMaker* maker_ = nullptr;
   std::uint64_t settled_ = 0;
 };

@@ -63,7 +63,7 @@ void RankCarrier::carry(std::uint32_t node) {
     } else {
       left_ |= did.left || did.blocked;
     }
-    if (!looks_) waited();
+    if (!looks_ && loans_.out == nullptr) waited();
   }
 }
 
@@ -95,6 +95,25 @@ void RankCarrier::sleeps() {
   ring_relay();
 }
 
+bool RankCarrier::send_from(const journal::Loan* loan) {
+  if (loan != nullptr && (refused_ || loans_.out != nullptr)) return false;
+  loans_.out = loan;
+  if (loan == nullptr && !looks_) waited();
+  return true;
+}
+
+bool RankCarrier::receive_to(journal::Loan* loan) {
+  if (loan != nullptr && (refused_ || loans_.in != nullptr)) return false;
+  loans_.in = loan;
+  return true;
+}
+
+journal::Offset RankCarrier::ahead(std::uint32_t node, std::uint64_t key) {
+  return Link::of(base_, node).ahead(key);
+}
+
+std::uint64_t RankCarrier::aheads(std::uint32_t node) { return Link::of(base_, node).aheads(); }
+
 void RankCarrier::let_go() {
   waited();
   close_relay();
@@ -104,8 +123,12 @@ Did RankCarrier::run(Held& held, What what) {
   const Driver me = driver_of(
       rank_, journal::control_of(base_, rank_)->incarnation.load(std::memory_order_relaxed));
   Link& link = Link::of(base_, held.node);
-  if (link.driver() == me) link.abandon();
-  return link.run(me, what, [&](const Connection& c) { return open(held, c); });
+  if (link.driver() == me) {
+    link.abandon();
+    loans_ = {};  // what was lent has been left, too
+  }
+  return link.run(
+      me, what, [&](const Connection& c) { return open(held, c); }, loans_);
 }
 
 // While a process has the socket, the other relay does not see that this one has ended.

@@ -21,6 +21,10 @@ class RankCarrier : public journal::Carrier {
   void look() override;
   void waited() override;
   void sleeps() override;
+  bool send_from(const journal::Loan* loan) override;
+  bool receive_to(journal::Loan* loan) override;
+  journal::Offset ahead(std::uint32_t node, std::uint64_t key) override;
+  std::uint64_t aheads(std::uint32_t node) override;
   void let_go() override;
 
  private:
@@ -39,8 +43,9 @@ class RankCarrier : public journal::Carrier {
 
   std::byte* base_;
   std::uint32_t rank_;
-  Vector<Held> nodes_;      // all others
-  bool looks_ = false;      // look() was called in the present wait, and its sockets are kept open
+  Vector<Held> nodes_;  // all others
+  bool looks_ = false;  // look() was called in the present wait, and its sockets are kept open
+  journal::Loans loans_;
   bool left_ = false;       // a step has left work that the relay was not told of
   std::int64_t relay_ = 0;  // process of which relay_fd_ is a descriptor
   int relay_fd_ = -1;

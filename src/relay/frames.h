@@ -30,11 +30,20 @@ enum class Kind : std::uint32_t {
   kContext,    // at: the rank; index: place of the entry; body: ContextCopy u32 members[]
   kTable,      // at: the rank; index: number of the table; body: u64, its offset
   kPast,       // likewise, of a context that the other node does not need; body: u64, its id
-  kFreed,      // at: the block of a context; index: the ordinal
-  kImage,      // at: the rank; index: which slot; body: journal::Image, then its cursors
+  kFreed,      // at: the block of a context; index: the ordinal; body: u64, the number of the free
+  kImage,      // at: the rank; index: which slot; body: journal::Image, then all of its cursors
   kKept,       // at: the rank; index: the image that its agent would wake
   kPrepared,   // at: the rank; index: the checkpoint; body: u64, RankControl::written_versions
   kPosition,   // at: the rank; body: PositionCopy
+  // The set of images with the number `index` is wanted. Sent before everything that a rank of the
+  // sending node may have shown after it had made its image of this set.
+  kSetWanted,
+  // The receiving node has shown message `index` of this log, and a rank asks for its bytes again.
+  kAsk,
+  // All of them have been sent again. at: the log; index.
+  kAgain,
+  // Payload follows whose departure comes later. at: where it lies; index: journal::ahead_key().
+  kAhead,
   kCount,
 };
 
@@ -64,6 +73,7 @@ struct ContextCopy {
   journal::Offset members;
   journal::Offset departures;
   std::uint64_t freed;
+  std::uint64_t free_number;
   std::uint32_t size;
   std::uint32_t rank;
 };

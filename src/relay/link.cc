@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "journal/payload_stores.h"
 #include "journal/system_call.h"
 
 namespace rejoin::relay {
@@ -26,6 +27,10 @@ constexpr std::size_t kReadBytes = 4 * 1024;
 // The most bytes that one step receives. The caller may be the rank that these bytes are for, which
 // copies them to the program's buffer when the step is over: they are still in the L2 cache then.
 constexpr std::size_t kMostReceived = 256 * 1024;
+// The same if the bytes are written to the program's buffer as they come.
+constexpr std::size_t kMostLent = 4 * 1024 * 1024;
+// The least bytes that are written past the cache to where only a later incarnation reads them.
+constexpr std::size_t kLeastPastCache = 4 * 1024;
 
 void full_fence() {
 #if defined(__SANITIZE_THREAD__)
@@ -43,7 +48,7 @@ long try_call(long number, Arguments... arguments) {
   for (;;) {
     const long n = journal::system_call(number, arguments...);
     if (n > 0) return n;
-    if (n != -EINTR) return n == -EAGAIN ? 0 : -1;
+    if (n != -EINTR) return n == -EAGAIN ? 0 : n == 0 ? -ECONNRESET : n;
   }
 }
 
@@ -110,10 +115,10 @@ void Link::add_positions() {
   state_->source.positions(out);
 }
 
-Did Link::step(int fd, What what) {
+Did Link::step(int fd, What what, const journal::Loans& loans) {
   Did did;
-  did.ended = ending() != Ending::kNone || !send(fd, &did) ||
-              (what == What::kSendAndReceive && !receive(fd, &did));
+  did.ended = ending() != Ending::kNone || !send(fd, loans.out, &did) ||
+              (what == What::kSendAndReceive && !receive(fd, loans.in, &did));
   return did;
 }
 
@@ -124,17 +129,39 @@ bool Link::fail(Ending why) {
 
 // --- Sending
 
-bool Link::send(int fd, Did* did) {
-  if (!flush(fd, did)) return false;
+// Where the driver has bytes that lie at `at` in the segment, or are to lie there; null: nowhere.
+// *bytes: at most that many.
+std::byte* Link::lent(const journal::Loan* loan, const std::byte* at, std::size_t* bytes) const {
+  const auto offset = static_cast<journal::Offset>(at - base_);
+  if (loan == nullptr || !loan->has(offset)) return nullptr;
+  *bytes = std::min(*bytes, loan->end() - offset);
+  return loan->data + (offset - loan->at);
+}
+
+bool Link::send(int fd, const journal::Loan* loan, Did* did) {
+  if (!flush(fd, loan, did)) return false;
   if (did->blocked || !state_->has_all) return true;
   Output out(*state_);
-  state_->source.turn(out);
-  if (!flush(fd, did)) return false;
+  state_->source.turn(out, loan);
+  if (!flush(fd, loan, did)) return false;
+  if (did->blocked) keep(loan);
   did->left |= state_->source.is_full() || state_->source.is_behind();
   return true;
 }
 
-bool Link::flush(int fd, Did* did) {
+// Writes what is lent and was not sent to the segment, from where the next driver sends it.
+void Link::keep(const journal::Loan* loan) {
+  for (std::size_t i = flushed_; i < state_->pieces.size(); ++i) {
+    const Piece& p = state_->pieces[i];
+    std::size_t bytes = p.bytes;
+    if (p.at == nullptr) continue;
+    if (const std::byte* from = lent(loan, p.at, &bytes)) {
+      std::memcpy(const_cast<std::byte*>(p.at), from, bytes);
+    }
+  }
+}
+
+bool Link::flush(int fd, const journal::Loan* loan, Did* did) {
   constexpr std::size_t kAtOnce = 64;
   State& s = *state_;
   while (flushed_ < s.pieces.size()) {
@@ -142,7 +169,9 @@ bool Link::flush(int fd, Did* did) {
     std::size_t count = 0, copied = copied_flushed_;
     for (std::size_t i = flushed_; i < s.pieces.size() && count < kAtOnce; ++i) {
       const Piece& p = s.pieces[i];
-      const std::byte* at = p.at != nullptr ? p.at : s.copied.data() + copied;
+      std::size_t bytes = p.bytes;
+      const std::byte* at = p.at != nullptr ? lent(loan, p.at, &bytes) : s.copied.data() + copied;
+      if (at == nullptr || bytes < p.bytes) at = p.at;
       if (p.at == nullptr) copied += p.bytes;
       const std::size_t sent = i == flushed_ ? piece_flushed_ : 0;
       all[count++] = {const_cast<std::byte*>(at) + sent, p.bytes - sent};
@@ -154,8 +183,10 @@ bool Link::flush(int fd, Did* did) {
     const int more = s.source.is_in_message() ? MSG_MORE : 0;
     const long n = try_call(SYS_sendmsg, fd, reinterpret_cast<long>(&message),
                             MSG_NOSIGNAL | MSG_DONTWAIT | more);
-    if (n < 0) return fail(Ending::kLost);
-    if (n == 0) {
+    // What the program sends is not there: keep() ends it by SIGSEGV, as a copy would.
+    const bool is_bad = n == -EFAULT && loan != nullptr;
+    if (n < 0 && !is_bad) return fail(Ending::kLost);
+    if (n == 0 || is_bad) {
       did->blocked = true;
       return true;
     }
@@ -179,31 +210,64 @@ bool Link::flush(int fd, Did* did) {
 
 // --- Receiving
 
-bool Link::receive(int fd, Did* did) {
+// The place in the program's buffer for payload that belongs to `at`; null: it is not lent, or has
+// a gap there.
+std::byte* Link::lent_for(const journal::Loan* loan, std::byte* at, std::size_t* bytes) const {
+  std::byte* const to = lent(loan, at, bytes);
+  const bool has_gap = to != nullptr && loan->from != loan->to && to != loan->data + loan->to;
+  return has_gap ? nullptr : to;
+}
+
+// Receives bytes of a payload to the program's buffer, if it is lent, or to their place. Bytes that
+// are shown later are written to both.
+long Link::receive_payload(int fd, journal::Loan* loan, std::size_t* asked) {
+  State& s = *state_;
+  *asked = s.payload_bytes;
+  std::byte* to = lent_for(loan, s.payload, asked);
+  const auto take = [&](std::byte* at) {
+    return try_call(SYS_recvfrom, fd, reinterpret_cast<long>(at), static_cast<long>(*asked),
+                    MSG_DONTWAIT);
+  };
+  const bool is_kept = to == nullptr || loan->message == 0;
+  if (!is_kept) s.sink.note_not_kept(loan->message);
+  long n = take(to != nullptr ? to : s.payload);
+  if (n == -EFAULT && to != nullptr) {  // the program finds out when the bytes are copied
+    to = nullptr;
+    n = take(s.payload);
+  }
+  if (n <= 0) return n;
+  const auto bytes = static_cast<std::size_t>(n);
+  if (to != nullptr && is_kept && bytes >= kLeastPastCache) {
+    journal::copy_past_cache(s.payload, to, bytes);
+    _mm_sfence();
+  } else if (to != nullptr && is_kept) {
+    std::memcpy(s.payload, to, bytes);
+  }
+  if (to != nullptr) loan->extend(static_cast<std::uint64_t>(to - loan->data), bytes);
+  s.payload += bytes;
+  s.payload_bytes -= bytes;
+  return n;
+}
+
+bool Link::receive(int fd, journal::Loan* loan, Did* did) {
   State& s = *state_;
   bool shown = false;
+  s.begins = false;
   for (std::size_t received = 0;;) {
-    if (received >= kMostReceived) {
+    // The rank that a message is for can lend its buffer for the bytes that follow.
+    if (received >= (loan != nullptr ? kMostLent : kMostReceived) || s.begins) {
       did->left = true;
       break;
     }
     long n = 0;
     std::size_t asked = 0;
-    const auto take = [&](std::byte* to) {
-      n = try_call(SYS_recvfrom, fd, reinterpret_cast<long>(to), static_cast<long>(asked),
-                   MSG_DONTWAIT);
-    };
     if (s.payload_bytes > 0) {
-      asked = s.payload_bytes;
-      take(s.payload);
-      if (n > 0) {
-        s.payload += n;
-        s.payload_bytes -= static_cast<std::size_t>(n);
-      }
+      n = receive_payload(fd, loan, &asked);
     } else {
       const std::size_t there = s.in.size();
       asked = std::max(kReadBytes, missing());
-      take(s.in.add(asked));
+      n = try_call(SYS_recvfrom, fd, reinterpret_cast<long>(s.in.add(asked)),
+                   static_cast<long>(asked), MSG_DONTWAIT);
       s.in.shorten(there + static_cast<std::size_t>(std::max(n, 0L)));
     }
     if (n < 0) return fail(Ending::kLost);
@@ -211,7 +275,7 @@ bool Link::receive(int fd, Did* did) {
     received += static_cast<std::size_t>(n);
     shown = true;
     const bool had_all = s.has_all;
-    if (!take_in()) return false;
+    if (!take_in(loan)) return false;
     did->left |= s.has_all != had_all;
     if (static_cast<std::size_t>(n) < asked) break;  // there was no more
   }
@@ -233,7 +297,7 @@ std::size_t Link::missing() const {
 }
 
 // Carries out the whole frames that have come.
-bool Link::take_in() {
+bool Link::take_in(journal::Loan* loan) {
   State& s = *state_;
   while (s.payload_bytes == 0 && s.in.size() - s.in_begin >= sizeof(Head)) {
     Head head;
@@ -244,8 +308,13 @@ bool Link::take_in() {
     if (head.kind == Kind::kPayload) {
       std::byte* to = s.sink.place(head);
       if (to == nullptr) return fail(Ending::kRefused);
-      const std::size_t have = std::min<std::size_t>(there, head.bytes);
+      std::size_t have = std::min<std::size_t>(there, head.bytes);
       std::memcpy(to, body, have);
+      std::size_t bytes = have;
+      if (std::byte* const also = lent_for(loan, to, &bytes)) {
+        std::memcpy(also, body, bytes);
+        loan->extend(static_cast<std::uint64_t>(also - loan->data), bytes);
+      }
       s.in_begin += sizeof head + have;
       s.payload = to + have;
       s.payload_bytes = head.bytes - have;
@@ -265,6 +334,23 @@ bool Link::take_in() {
 
 bool Link::take(const Head& head, const std::byte* body) {
   State& s = *state_;
+  if (head.kind == Kind::kMessage && head.bytes == sizeof(journal::ChannelEntry)) {
+    journal::ChannelEntry message;
+    std::memcpy(static_cast<void*>(&message), body, sizeof message);
+    s.begins |= message.written.load(std::memory_order_relaxed) < message.bytes;
+  }
+  if (head.kind == Kind::kAhead) {
+    aheads_.store(kRelayStores, Step::kSame, aheads_.load() + 1);
+    ahead_key_.store(kRelayStores, Step::kSame, 0);
+    ahead_at_.store(kRelayStores, Step::kSame, head.at);
+    ahead_key_.store(kRelayStores, Step::kSame, head.index);
+    s.begins = true;
+    return head.bytes == 0;
+  }
+  if (head.kind == Kind::kAsk) {
+    s.begins = true;
+    return head.bytes == 0 && s.source.asks(head.at, head.index);
+  }
   if (head.kind != Kind::kHave && head.kind != Kind::kHaveAll) return s.sink.apply(head, body);
   if (s.has_all) return false;
   if (head.kind == Kind::kHave) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "journal/arena.h"
+#include "journal/carrier.h"
 #include "journal/layout.h"
 #include "journal/shared.h"
 #include "relay/frames.h"
@@ -61,7 +62,7 @@ class Link {
   //
   // Carries out a step if no other process drives, and more while something is published meanwhile.
   template <class Open>
-  Did run(Driver me, What what, Open&& open) {
+  Did run(Driver me, What what, Open&& open, const journal::Loans& loans = {}) {
     constexpr int kRounds = 4;  // others may publish faster than this process sends
     Did all;
     for (int round = 0;; ++round) {
@@ -71,7 +72,7 @@ class Link {
       const bool is_open = connection_.cookie != 0;  // else all is sent when there is a connection
       const int fd = open(connection_);
       if (fd >= 0) {
-        const Did did = step(fd, what);
+        const Did did = step(fd, what, loans);
         all.carried |= did.carried;
         all.left |= did.left;
         all.blocked = did.blocked;
@@ -93,6 +94,14 @@ class Link {
   void note() {
     pending_.store(journal::kRelayStores, journal::Step::kSame, 1, std::memory_order_seq_cst);
   }
+  // Where bytes with this key will lie, of which the other node has said last that they come; 0: it
+  // has said something else.
+  journal::Offset ahead(std::uint64_t key) const {
+    if (ahead_key_.load() != key) return 0;
+    const journal::Offset at = ahead_at_.load();
+    return ahead_key_.load() == key ? at : 0;
+  }
+  std::uint64_t aheads() const { return aheads_.load(); }
   bool is_pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
 
   // --- For the relay.
@@ -141,15 +150,21 @@ class Link {
     std::size_t in_begin = 0;
     std::byte* payload = nullptr;  // where the rest of a payload goes
     std::size_t payload_bytes = 0;
+    // Something has come that says where the bytes behind it belong, or that is to be answered.
+    bool begins = false;
   };
   class Output;
 
-  Did step(int fd, What what);
-  bool send(int fd, Did* did);
-  bool flush(int fd, Did* did);
-  bool receive(int fd, Did* did);
+  Did step(int fd, What what, const journal::Loans& loans);
+  bool send(int fd, const journal::Loan* loan, Did* did);
+  bool flush(int fd, const journal::Loan* loan, Did* did);
+  void keep(const journal::Loan* loan);
+  bool receive(int fd, journal::Loan* loan, Did* did);
+  long receive_payload(int fd, journal::Loan* loan, std::size_t* asked);
   std::size_t missing() const;
-  bool take_in();
+  bool take_in(journal::Loan* loan);
+  std::byte* lent(const journal::Loan* loan, const std::byte* at, std::size_t* bytes) const;
+  std::byte* lent_for(const journal::Loan* loan, std::byte* at, std::size_t* bytes) const;
   bool take(const Head& head, const std::byte* body);
   bool fail(Ending why);
   void ring_all();
@@ -158,6 +173,9 @@ class Link {
   journal::AnyWord<std::uint32_t> pending_;
   journal::AnyWord<std::uint32_t> steps_;
   journal::AnyWord<Ending> ending_;
+  journal::AnyWord<std::uint64_t> ahead_key_;  // 0: ahead_at_ is being written
+  journal::AnyWord<journal::Offset> ahead_at_;
+  journal::AnyWord<std::uint64_t> aheads_;  // how often the other node has said so
   // The rest is the driver's.
   alignas(journal::kLine) Connection connection_;
   std::byte* base_;

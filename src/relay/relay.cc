@@ -123,7 +123,7 @@ void Relay::keep_connected(std::uint32_t node) {
   for (;;) {
     std::string why = "it has another secret, or is no relay";
     const int fd = connect_to(address, kConnectMs, &why);
-    if (fd >= 0 && greet(fd, {plan_.job, plan_.node, node}, plan_.authenticate)) {
+    if (fd >= 0 && greet(fd, {plan_.job, plan_.timeline, plan_.node, node}, plan_.authenticate)) {
       give(node, fd);
       std::unique_lock lock(mutex_);
       ended_.wait(lock, [&] { return !connected_[node]; });
@@ -158,7 +158,8 @@ void Relay::accept_all() {
       ++strangers_;
     }
     std::thread([this, fd] {
-      const auto node = greet(fd, {plan_.job, plan_.node, kAnyNode}, plan_.authenticate);
+      const auto node =
+          greet(fd, {plan_.job, plan_.timeline, plan_.node, kAnyNode}, plan_.authenticate);
       const bool good = node && *node > plan_.node && *node < plan_.nodes.size();
       {
         const std::lock_guard lock(mutex_);

@@ -15,6 +15,7 @@ struct Plan {
   std::byte* base = nullptr;  // of the segment, mapped where ranks map it
   std::uint64_t job = 0;
   std::uint32_t node = 0;
+  std::uint32_t timeline = 0;  // raised whenever all ranks go back
   std::vector<Address> nodes;  // by number
   int listener = -1;           // at which relays of nodes with higher numbers connect
   Authenticate authenticate;

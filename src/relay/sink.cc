@@ -5,6 +5,7 @@
 
 #include "journal/contexts.h"
 #include "journal/log.h"
+#include "journal/not_kept.h"
 
 namespace rejoin::relay {
 
@@ -16,6 +17,7 @@ using journal::kRelayStores;
 using journal::Log;
 using journal::Offset;
 using journal::Step;
+using journal::Written;
 
 namespace {
 
@@ -47,6 +49,7 @@ Sink::Sink(std::byte* base, std::uint32_t node, std::uint32_t from)
     : base_(base), node_(node), from_(from) {
   std::uint32_t own = 0;
   while (journal::control_of(base, own)->node != node) ++own;
+  set_wanted_ = &journal::set_wanted_on(base, own);
   const journal::RegionHead* head = journal::region_of(base, own);
   const Offset begin = journal::region_offset(journal::header_of(base), own);
   channels_ = head->channels - begin;
@@ -154,6 +157,8 @@ bool Sink::apply(const Head& head, const std::byte* body) {
       return append_message(head, body);
     case Kind::kWritten:
       return written(head, body);
+    case Kind::kAgain:
+      return again(head);
     case Kind::kDeparture:
       return append_departure(head, body);
     case Kind::kMatched:
@@ -167,9 +172,7 @@ bool Sink::apply(const Head& head, const std::byte* body) {
     case Kind::kPast:
       return past(head, body);
     case Kind::kFreed:
-      if (head.at % journal::kLine != 0 || !is_inside(head.at, sizeof(ContextBlock))) return false;
-      put(reinterpret_cast<ContextBlock*>(base_ + head.at)->freed, head.index);
-      return true;
+      return freed(head, body);
     case Kind::kImage:
       return image(head, body);
     case Kind::kKept:
@@ -178,6 +181,9 @@ bool Sink::apply(const Head& head, const std::byte* body) {
       return prepared(head, body);
     case Kind::kPosition:
       return position(head, body);
+    case Kind::kSetWanted:
+      journal::want_set(*set_wanted_, head.index);
+      return true;
     default:
       return false;
   }
@@ -231,6 +237,7 @@ bool Sink::append_message(const Head& head, const std::byte* body) {
   ChannelEntry from;
   std::memcpy(static_cast<void*>(&from), body, sizeof from);
   if (from.bytes > journal::kInlineBytes && !is_payload(from.value, from.bytes)) return false;
+  if (from.written.load(std::memory_order_relaxed) > from.bytes) return false;
   if (e->ready.load(std::memory_order_relaxed) != tail + 1) {
     constexpr std::size_t kBegin = offsetof(ChannelEntry, matched);
     put(e->ready, 0, std::memory_order_relaxed);
@@ -239,24 +246,43 @@ bool Sink::append_message(const Head& head, const std::byte* body) {
     put(e->matched, 0, std::memory_order_relaxed);
     put(e->written, from.written.load(std::memory_order_relaxed), std::memory_order_relaxed);
     put(e->ready, tail + 1);
-  } else if (const std::uint64_t now = from.written.load(std::memory_order_relaxed);
-             now > e->written.load(std::memory_order_relaxed)) {
-    put(e->written, now);
+  } else {
+    const Written before = Written::of(e->written.load(std::memory_order_relaxed));
+    const std::uint64_t now = from.written.load(std::memory_order_relaxed);
+    if (now > before.bytes) put(e->written, Written{now, before.are_kept}.word());
   }
   put(log->tail, tail + 1);
   return true;
 }
 
-bool Sink::written(const Head& head, const std::byte* body) {
+// The message that a frame is about, which was shown before. Null: there is none.
+ChannelEntry* Sink::shown(const Head& head) const {
   Log* log = log_at(head.at);
-  if (log == nullptr || head.bytes != sizeof(std::uint64_t)) return false;
-  if (head.index >= log->tail.load(std::memory_order_relaxed)) return false;
-  auto* e = element<ChannelEntry>(*log, head.index);
+  if (log == nullptr || head.index >= log->tail.load(std::memory_order_relaxed)) return nullptr;
+  return element<ChannelEntry>(*log, head.index);
+}
+
+bool Sink::written(const Head& head, const std::byte* body) {
+  ChannelEntry* e = shown(head);
+  if (e == nullptr || head.bytes != sizeof(std::uint64_t)) return false;
   const auto bytes = read<std::uint64_t>(body);
-  if (e == nullptr) return false;
   if (e->ready.load(std::memory_order_relaxed) != head.index + 1) return true;  // truncated
   if (bytes > e->bytes) return false;
-  if (bytes > e->written.load(std::memory_order_relaxed)) put(e->written, bytes);
+  const Written before = Written::of(e->written.load(std::memory_order_relaxed));
+  if (bytes > before.bytes) put(e->written, Written{bytes, before.are_kept}.word());
+  return true;
+}
+
+void Sink::note_not_kept(Offset message) const {
+  auto& written = reinterpret_cast<ChannelEntry*>(base_ + message)->written;
+  const std::uint64_t word = written.load(std::memory_order_relaxed);
+  if ((word & Written::kNotKept) == 0) put(written, word | Written::kNotKept);
+}
+
+bool Sink::again(const Head& head) {
+  ChannelEntry* e = shown(head);
+  if (e == nullptr || head.bytes != 0) return false;
+  if (e->ready.load(std::memory_order_relaxed) == head.index + 1) put(e->written, e->bytes);
   return true;
 }
 
@@ -371,6 +397,7 @@ bool Sink::context(const Head& head, const std::byte* body) {
     journal::order_stores();
     block->context = from.context;
   }
+  put(block->free_number, from.free_number);
   put(block->freed, from.freed);
   put(e->block, from.block);
   put(e->context, from.context);
@@ -386,6 +413,15 @@ bool Sink::past(const Head& head, const std::byte* body) {
   return true;
 }
 
+bool Sink::freed(const Head& head, const std::byte* body) {
+  if (head.at % journal::kLine != 0 || !is_inside(head.at, sizeof(ContextBlock))) return false;
+  if (head.bytes != sizeof(std::uint64_t)) return false;
+  auto& block = *reinterpret_cast<ContextBlock*>(base_ + head.at);
+  put(block.free_number, read<std::uint64_t>(body));
+  put(block.freed, head.index);
+  return true;
+}
+
 bool Sink::image(const Head& head, const std::byte* body) {
   if (!is_theirs(head.at) || head.index >= journal::kImages) return false;
   if (head.bytes < sizeof(journal::Image)) return false;
@@ -393,7 +429,13 @@ bool Sink::image(const Head& head, const std::byte* body) {
   journal::Image from;
   std::memcpy(static_cast<void*>(&from), body, sizeof from);
   const journal::Marks& marks = from.marks;
-  const std::uint64_t bytes = head.bytes - sizeof from;
+  const std::uint64_t bytes = head.bytes - sizeof from, most = bytes / sizeof(std::uint64_t);
+  constexpr std::uint64_t kWordsOfCursor = sizeof(journal::Cursor) / sizeof(std::uint64_t);
+  const std::uint64_t ranks = 3 * journal::header_of(base_)->ranks;
+  if (marks.contexts > most || marks.waiting > most ||
+      kWordsOfCursor * marks.contexts + ranks + marks.waiting > most) {
+    return false;
+  }
   if (bytes > marks.cursors.capacity || marks.cursors.at % alignof(journal::Cursor) != 0 ||
       !is_inside(marks.cursors.at, marks.cursors.capacity)) {
     return false;
@@ -403,8 +445,9 @@ bool Sink::image(const Head& head, const std::byte* body) {
   // A reader that reads this slot finds at its end that another image is kept (read_image_mark).
   auto& kept = journal::control_of(base_, static_cast<std::uint32_t>(head.at))->kept_image;
   const std::uint64_t former = image.marks.number.load(std::memory_order_relaxed);
-  if (former != 0 && former == kept.load(std::memory_order_relaxed) && former != number) {
-    put(kept, number);
+  if (former == number && number != 0) return true;  // sent again, by another connection
+  if (former != 0 && former == kept.load(std::memory_order_relaxed)) {
+    put(kept, 0);  // until the number of the one that is kept comes, too
     journal::order_stores();
   }
   put(image.marks.number, 0);

@@ -20,9 +20,12 @@ class Sink {
 
   // Where a payload's bytes are to be stored; null: it is not inside a region of the other node.
   std::byte* place(const Head& head) const;
-  // Carries out a frame other than kHave and kPayload. Returns false if the other side cannot have
-  // sent it: an offset, an index or a size is wrong. What came before that is not undone.
+  // Carries out a frame other than kHave, kAsk and kPayload. Returns false if the other side cannot
+  // have sent it: an offset, an index or a size is wrong. What came before that is not undone.
   bool apply(const Head& head, const std::byte* body);
+  // Bytes of this message (Loan::message) are written to a program's buffer alone. To be called
+  // before.
+  void note_not_kept(journal::Offset message) const;
 
  private:
   bool is_theirs(std::uint64_t rank) const;
@@ -41,12 +44,15 @@ class Sink {
   bool append_message(const Head& head, const std::byte* body);
   bool append_departure(const Head& head, const std::byte* body);
   bool shape(const Head& head, const std::byte* body);
+  journal::ChannelEntry* shown(const Head& head) const;
   bool written(const Head& head, const std::byte* body);
+  bool again(const Head& head);
   bool matched(const Head& head, const std::byte* body);
   bool consumed(const Head& head, const std::byte* body);
   bool table(const Head& head, const std::byte* body);
   bool context(const Head& head, const std::byte* body);
   bool past(const Head& head, const std::byte* body);
+  bool freed(const Head& head, const std::byte* body);
   bool image(const Head& head, const std::byte* body);
   bool prepared(const Head& head, const std::byte* body);
   bool kept(const Head& head);
@@ -56,6 +62,7 @@ class Sink {
   std::byte* base_;
   std::uint32_t node_;
   std::uint32_t from_;
+  journal::AnyWord<std::uint64_t>* set_wanted_ = nullptr;  // of this host
   // Offsets from the begin of every region.
   std::uint64_t channels_, consumed_, fixed_bytes_;
 };

@@ -7,17 +7,18 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "wire/random.h"
+
 namespace rejoin::relay {
 namespace {
 
-constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '1'};
+constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '2'};
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::uint64_t kGreetingNs = 2'000'000'000;
 
@@ -25,7 +26,7 @@ struct Greeting {
   char protocol[8];
   std::uint64_t job;
   std::uint32_t node;
-  std::uint32_t reserved;
+  std::uint32_t timeline;
   std::uint8_t nonce[kNonceBytes];
 };
 
@@ -153,12 +154,14 @@ std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate&
   std::copy_n(kProtocol, sizeof kProtocol, mine.protocol);
   mine.job = ends.job;
   mine.node = ends.mine;
-  if (getrandom(mine.nonce, sizeof mine.nonce, 0) != sizeof mine.nonce) return std::nullopt;
+  mine.timeline = ends.timeline;
+  if (!wire::fill_random(mine.nonce, sizeof mine.nonce)) return std::nullopt;
   if (!send_all(fd, &mine, sizeof mine) || !receive_all(fd, &theirs, sizeof theirs, end_ns)) {
     return std::nullopt;
   }
   if (memcmp(theirs.protocol, kProtocol, sizeof kProtocol) != 0 || theirs.job != ends.job ||
-      theirs.node == ends.mine || (ends.theirs != kAnyNode && theirs.node != ends.theirs)) {
+      theirs.timeline != ends.timeline || theirs.node == ends.mine ||
+      (ends.theirs != kAnyNode && theirs.node != ends.theirs)) {
     return std::nullopt;
   }
   const Digest my_proof = proof(authenticate, mine, theirs);

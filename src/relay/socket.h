@@ -25,8 +25,9 @@ struct Address {
 // The two ends of a connection.
 struct Ends {
   std::uint64_t job;
-  std::uint32_t mine;    // node
-  std::uint32_t theirs;  // node; of a connection that was accepted: kAnyNode until it says
+  std::uint32_t timeline;  // both ends have the same
+  std::uint32_t mine;      // node
+  std::uint32_t theirs;    // node; of a connection that was accepted: kAnyNode until it says
 };
 inline constexpr std::uint32_t kAnyNode = ~std::uint32_t{0};
 

@@ -6,6 +6,7 @@
 #include "engine/plan.h"
 #include "journal/contexts.h"
 #include "journal/log.h"
+#include "journal/not_kept.h"
 
 namespace rejoin::relay {
 
@@ -47,6 +48,7 @@ Source::Source(std::byte* base, std::uint32_t node, std::uint32_t to, journal::A
   const std::uint32_t ranks = journal::header_of(base)->ranks;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if (journal::control_of(base, r)->node != node) continue;
+    if (set_wanted_ == nullptr) set_wanted_ = &journal::set_wanted_on(base, r);
     Rank& rank = ranks_.push_back(Rank(r, arena));
     for (std::uint32_t other = 0; other < ranks; ++other) {
       if (journal::control_of(base, other)->node != to) continue;
@@ -92,7 +94,17 @@ Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
   return c;
 }
 
+// To be called behind the reading of what is added next. A rank that has shown it behind its image
+// of a set has found that number in the word.
+void Source::set_wanted() {
+  const std::uint64_t number = set_wanted_->load();
+  if (number == set_wanted_sent_) return;
+  set_wanted_sent_ = number;
+  out_->add({Kind::kSetWanted, 0, 0, number}, nullptr);
+}
+
 void Source::add(const Head& head, const void* body) {
+  if (holds(Rule::kSetCarried)) set_wanted();
   out_->add(head, body);
   bytes_ += sizeof head + head.bytes;
   added_ = true;
@@ -101,8 +113,9 @@ void Source::add(const Head& head, const void* body) {
 // The tails are read first and shown last: what a reader concludes from a record, that its owner
 // has posted all messages and given all parts of the operation, is so in the copies, too. Calls are
 // read behind what names them and shown before it.
-bool Source::turn(Frames& out) {
+bool Source::turn(Frames& out, const journal::Loan* loan) {
   out_ = &out;
+  loan_ = loan;
   bytes_ = 0;
   added_ = is_in_message_ = is_behind_ = false;
   if (!has_is_sorted_) {
@@ -122,7 +135,6 @@ bool Source::turn(Frames& out) {
         if (c.log.sent > 0) c.open = c.log.sent - 1;  // it is not known how much of it has come
       }
     }
-    const std::uint64_t kept = journal::control_of(base_, r.rank)->kept_image.load();
     // A turn may have been too short for what was read before: that comes first.
     const bool reads = has_sent_all(r);
     if (reads) read_tails(r);
@@ -132,16 +144,21 @@ bool Source::turn(Frames& out) {
     elements<journal::ModuleEntry>(r.modules, Kind::kModules);
     elements<journal::CallEntry>(r.calls, Kind::kCalls);
     for (Channel& c : r.channels) {
+      bytes_again(c);
       messages(c);
       consumed(r, c);
+      asked(r, c);
       matches(r, c);
     }
-    for (Context& c : r.contexts) departures(c);
+    for (Context& c : r.contexts) {
+      departures(r, c);
+      if (loan_ != nullptr && loan_->context == c.context) ahead(r, c);
+    }
     if (has_sent_all(r) || !holds(Rule::kRecordsLast)) {
       for (Context& c : r.contexts) elements<journal::Record>(c.records, Kind::kRecords);
     }
     prepared(r);
-    if (kept != r.kept) image(r);
+    images(r);
   }
   return added_;
 }
@@ -216,7 +233,7 @@ void Source::rest_of_message(Channel& c) {
     c.open = kNone;
     return;
   }
-  const std::uint64_t until = entry.written.load();
+  const std::uint64_t until = to_send_of(entry);
   while (c.written < until && !is_full()) {
     const std::uint64_t piece = std::min(until - c.written, kPieceBytes);
     payload(entry.value + c.written, piece);
@@ -228,6 +245,56 @@ void Source::rest_of_message(Channel& c) {
     c.open = kNone;
     c.written = 0;
   }
+}
+
+// How many of a message's bytes there are.
+std::uint64_t Source::to_send_of(const ChannelEntry& entry) const {
+  const bool is_lent = loan_ != nullptr && loan_->at == entry.value && loan_->bytes == entry.bytes;
+  return is_lent ? entry.bytes : entry.written.load();
+}
+
+bool Source::asks(Offset log, std::uint64_t index) {
+  for (Rank& r : ranks_) {
+    for (Channel& c : r.channels) {
+      if (journal::region_of(base_, r.rank)->channels + c.to * sizeof(Log) != log) continue;
+      if (index >= log_at(log).tail.load()) return true;  // it was sent before all ranks went back
+      const bool is_known = std::any_of(c.again.begin(), c.again.end(),
+                                        [&](const Again& a) { return a.index == index; });
+      if (!is_known) c.again.push_back({index, 0});
+      return true;
+    }
+  }
+  return false;
+}
+
+// The message counts as kept when all of its bytes have been sent: an answer that is cut off is
+// none.
+void Source::bytes_again(Channel& c) {
+  c.again.remove_if([&](Again& a) {
+    if (a.index >= c.log.sent) return false;
+    const auto& entry = element<ChannelEntry>(c.log.log, a.index);
+    const bool has_bytes = entry.ready.load() == a.index + 1 && entry.bytes > journal::kInlineBytes;
+    if (!has_bytes) return true;
+    if (c.open == a.index) c.open = kNone;
+    for (const std::uint64_t until = to_send_of(entry); a.sent < until && !is_full();) {
+      const std::uint64_t piece = std::min(until - a.sent, kPieceBytes);
+      payload(entry.value + a.sent, piece);
+      a.sent += piece;
+    }
+    if (a.sent < entry.bytes) return false;
+    add({Kind::kAgain, 0, c.log.log, a.index}, nullptr);
+    return true;
+  });
+}
+
+// A message whose bytes one of this node's ranks asks for.
+void Source::asked(const Rank& r, Channel& c) {
+  const std::uint64_t word = journal::asked_of(base_, r.rank)[c.to].load();
+  if (word == c.asked) return;
+  c.asked = word;
+  if (!journal::AskWord::asks(word)) return;
+  const Offset log = journal::region_of(base_, c.to)->channels + r.rank * sizeof(Log);
+  add({Kind::kAsk, 0, log, journal::AskWord::index(word)}, nullptr);
 }
 
 void Source::consumed(Rank& r, Channel& c) {
@@ -254,7 +321,7 @@ void Source::matches(Rank& r, Channel& c) {
   });
 }
 
-void Source::departures(Context& c) {
+void Source::departures(const Rank& r, Context& c) {
   if (c.departures.sent >= c.departures.tail) return;
   const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + c.block);
   if (block.context != c.context) {  // no rank needs more of it
@@ -272,20 +339,53 @@ void Source::departures(Context& c) {
     if (d.ready.load() != index + 1 || now.ready.load() != index + 1) {
       std::memset(static_cast<void*>(&d), 0, sizeof d);
     }
-    if (holds(Rule::kPayloadBeforeItem)) payload_of(d, c);
+    if (holds(Rule::kPayloadBeforeItem)) payload_of(d, r, c);
     add({Kind::kDeparture, sizeof d, c.departures.log, index}, &d);
-    if (!holds(Rule::kPayloadBeforeItem)) payload_of(d, c);
+    if (!holds(Rule::kPayloadBeforeItem)) payload_of(d, r, c);
   }
 }
 
-// What the other node reads of it.
-void Source::payload_of(const Departure& d, const Context& c) {
+// What the other node reads of the bytes of a departure.
+Source::Range Source::read_of(std::uint64_t bytes, std::uint32_t element, const Context& c) {
+  if (element == 0) return {0, bytes};
+  const auto slice = engine::chunk_plan(c.nodes, bytes, element, bytes).slice(0, c.to);
+  return {slice.begin, slice.end};
+}
+
+void Source::payload_of(const Departure& d, const Rank& r, const Context& c) {
   const std::uint64_t bytes = d.bytes.load(), at = d.value.load();
   if (bytes <= journal::kInlineBytes) return;
-  const std::uint32_t element = d.element_bytes.load();
-  if (element == 0) return payload(at, bytes);
-  const auto slice = engine::chunk_plan(c.nodes, bytes, element, bytes).slice(0, c.to);
-  payload(at + slice.begin, slice.end - slice.begin);
+  Range range = read_of(bytes, d.element_bytes.load(), c);
+  const bool is_ahead = c.ahead.at == at && c.ahead.sequence == d.sequence.load() &&
+                        c.ahead.incarnation == incarnation_of(r);
+  if (is_ahead) range.begin += c.ahead.sent;
+  payload(at + range.begin, range.end - range.begin);
+}
+
+std::uint32_t Source::incarnation_of(const Rank& r) const {
+  return journal::control_of(base_, r.rank)->incarnation.load();
+}
+
+// The driver has bytes that it will give, but they may not lie in the segment yet. They mean
+// nothing to the other node before their departure, which is published when they do.
+void Source::ahead(const Rank& r, Context& c) {
+  const journal::Loan& loan = *loan_;
+  const Offset region = journal::region_offset(journal::header_of(base_), r.rank);
+  if (loan.at < region || loan.at >= region + journal::header_of(base_)->region_bytes) return;
+  const Range range = read_of(loan.bytes, loan.element_bytes, c);
+  const std::uint32_t incarnation = incarnation_of(r);
+  if (c.ahead.at != loan.at || c.ahead.sequence != loan.sequence ||
+      c.ahead.incarnation != incarnation) {
+    c.ahead = {loan.at, loan.sequence, incarnation, 0};
+    const std::uint64_t key = journal::ahead_key(loan.context, loan.sequence, loan.part);
+    add({Kind::kAhead, 0, loan.at + range.begin, key}, nullptr);
+  }
+  while (range.begin + c.ahead.sent < range.end && !is_full()) {
+    const std::uint64_t begin = range.begin + c.ahead.sent;
+    const std::uint64_t piece = std::min(range.end - begin, kPieceBytes);
+    payload(loan.at + begin, piece);
+    c.ahead.sent += piece;
+  }
 }
 
 // Whether what the rank had posted and given when its tails were read was sent. In a full turn
@@ -332,9 +432,10 @@ void Source::look_at_contexts(Rank& r) {
     return true;
   });
   for (Context& c : r.contexts) {
-    const std::uint64_t freed =
-        reinterpret_cast<const ContextBlock*>(base_ + c.block)->freed.load();
-    if (freed != c.freed) add({Kind::kFreed, 0, c.block, freed}, nullptr);
+    const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + c.block);
+    const std::uint64_t freed = block.freed.load();
+    const std::uint64_t number = block.free_number.load();
+    if (freed != c.freed) add({Kind::kFreed, sizeof number, c.block, freed}, &number);
     c.freed = freed;
   }
   for (std::uint64_t table = 0; table < r.tables.size(); ++table) {
@@ -367,7 +468,8 @@ void Source::new_context(Rank& r, std::uint64_t place, const ContextEntry& entry
   c.records = cursor(offset_of(&block.records), id);
   const std::uint32_t size = block.size;
   const Offset members = block.members;
-  const ContextCopy copy = {id, at, members, block.departures, freed, size, block.rank};
+  const ContextCopy copy = {
+      id, at, members, block.departures, freed, block.free_number.load(), size, block.rank};
   Vector<std::byte> body(arena_);
   body.add(sizeof copy + size * sizeof(std::uint32_t));
   std::memcpy(body.data(), &copy, sizeof copy);
@@ -388,28 +490,44 @@ void Source::prepared(Rank& r) {
   add({Kind::kPrepared, sizeof written, r.rank, now}, &written);
 }
 
-void Source::image(Rank& r) {
-  const RankControl* control = journal::control_of(base_, r.rank);
-  const std::uint64_t kept = control->kept_image.load();
-  const journal::Image* image = journal::find_image(base_, r.rank, kept);
-  if (image == nullptr) return;
-  const journal::Marks& marks = image->marks;
-  // Cursor[contexts] u64 sent[ranks] u64 received[ranks]: others read no more of them.
-  const std::uint32_t ranks = journal::header_of(base_)->ranks;
-  const std::uint64_t bytes = std::min(
-      marks.contexts * sizeof(journal::Cursor) + 2 * std::uint64_t{ranks} * sizeof(std::uint64_t),
-      marks.cursors.capacity);
-  if (bytes > kMostBytes - sizeof *image) return;  // the copies keep the marks that they have
+// The marks of an image are sent as soon as they are there: all ranks can go back to a set only
+// when every host has those of all its images. Those of the kept image come first, then that it is
+// kept, then the others: each of them may take the place of the one that was kept before.
+void Source::images(Rank& r) {
+  const auto& kept = journal::control_of(base_, r.rank)->kept_image;
+  const std::uint64_t now = kept.load();
+  for (std::uint64_t slot = 0; slot < journal::kImages; ++slot) marks(r, slot, now, true);
+  const std::uint64_t* const end = r.images + journal::kImages;
+  if (now != r.kept && std::find<const std::uint64_t*>(r.images, end, now) != end) {
+    add({Kind::kKept, 0, r.rank, now}, nullptr);
+    r.kept = now;
+  }
+  if (now != r.kept) return;
+  for (std::uint64_t slot = 0; slot < journal::kImages; ++slot) marks(r, slot, now, false);
+}
+
+// Sends the marks of the image in this slot, if they were not sent. of_kept: only if it is the one
+// that is kept; else only if it is not.
+void Source::marks(Rank& r, std::uint64_t slot, std::uint64_t kept, bool of_kept) {
+  const journal::Image& image = journal::region_of(base_, r.rank)->image[slot];
+  const journal::Marks& marks = image.marks;
+  const std::uint64_t number = marks.number.load();
+  if (number == 0 || number == r.images[slot] || (number == kept) != of_kept) return;
+  const std::uint64_t ranks = journal::header_of(base_)->ranks;
+  const std::uint64_t bytes = std::min(marks.contexts * sizeof(journal::Cursor) +
+                                           (3 * ranks + marks.waiting) * sizeof(std::uint64_t),
+                                       marks.cursors.capacity);
+  if (bytes > kMostBytes - sizeof image) return;
   Vector<std::byte> body(arena_);
-  body.add(sizeof *image + bytes);
-  std::memcpy(body.data(), static_cast<const void*>(image), sizeof *image);
-  std::memcpy(body.data() + sizeof *image, base_ + marks.cursors.at, bytes);
-  journal::order_stores();                         // and loads
-  if (control->kept_image.load() != kept) return;  // its slot may be another image's by now
-  const auto slot = static_cast<std::uint64_t>(image - journal::region_of(base_, r.rank)->image);
+  body.add(sizeof image + bytes);
+  std::memcpy(body.data(), static_cast<const void*>(&image), sizeof image);
+  std::memcpy(body.data() + sizeof image, base_ + marks.cursors.at, bytes);
+  journal::order_stores();  // and loads
+  // The slot may be another image's by now, or another image be kept.
+  if (marks.number.load() != number) return;
+  if (journal::control_of(base_, r.rank)->kept_image.load() != kept) return;
   add({Kind::kImage, static_cast<std::uint32_t>(body.size()), r.rank, slot}, body.data());
-  add({Kind::kKept, 0, r.rank, kept}, nullptr);
-  r.kept = kept;
+  r.images[slot] = number;
 }
 
 bool Source::positions(Frames& out) {

@@ -259,8 +259,10 @@ class Host : private launcher::AgentDriver {
     ++respawns_;
   }
   void act(std::uint32_t, const AgentAction::ReportBack& a) override {
-    report(0, Event::RolledBack{a.set, 0});
+    report(0, Event::RolledBack{a.set, 0, a.back_as});
   }
+  void act(std::uint32_t, const AgentAction::TellOfSet&) override { REQUIRE(false); }
+  void act(std::uint32_t, const AgentAction::Spare&) override { REQUIRE(false); }
   void act(std::uint32_t rank, const AgentAction::Want& a) override {
     Images& images = images_[rank];
     REQUIRE(ranks_[rank].tree && !ranks_[rank].killing);
@@ -401,6 +403,8 @@ class Host : private launcher::AgentDriver {
         } else {
           report(0, Event::NoSet{});
         }
+      } else if (std::holds_alternative<Action::Wake>(action.what)) {
+        carry_out(core_.wake());
       } else if (std::holds_alternative<Action::Stop>(action.what)) {
         carry_out(core_.stop());
       } else if (std::holds_alternative<Action::KillNow>(action.what)) {
@@ -416,7 +420,7 @@ class Host : private launcher::AgentDriver {
 
   launcher::RankOutputs::Calls output_calls() {
     launcher::RankOutputs::Calls calls;
-    calls.show = [](int stream, const std::string& bytes) {
+    calls.show = [](int stream, const std::string& bytes, const auto&) {
       REQUIRE((stream == 0 || stream == 1) && !bytes.empty());
     };
     calls.is_late = [this](std::uint32_t rank) {

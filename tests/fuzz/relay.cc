@@ -39,6 +39,9 @@ class Segment {
       const auto* region = reinterpret_cast<const std::byte*>(journal::region_of(base, r));
       all.insert(all.end(), region, region + kOwnBytes);
     }
+    // Any host may say that a set of images is wanted.
+    const auto* wanted = reinterpret_cast<const std::byte*>(&journal::set_wanted_on(base, 0));
+    std::fill_n(all.begin() + (wanted - base), sizeof(std::uint64_t), std::byte{0});
     return all;
   }
 

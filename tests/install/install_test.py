@@ -161,7 +161,7 @@ class Prefix(InstallTest):
                      "lib/rejoin/libmpi.so.40", "lib/rejoin/libmpi_cxx.so.40",
                      "lib/rejoin/libmpi_mpifh.so.40", "lib/rejoin/librabit.so",
                      "lib/rejoin/librejoin_libc.so", "lib/rejoin/librejoin_restore.so",
-                     "lib/rejoin/librejoin_binding.so", "lib/rejoin/librejoin_symbols.so",
+                     "lib/rejoin/librejoin_binding.so", "lib/rejoin/librejoin_symbols.so", "lib/rejoin/librejoin_tls.so",
                      "lib/pkgconfig/rejoin.pc", "lib/cmake/Rejoin/RejoinConfig.cmake",
                      "include/rejoin/rejoin.h", "include/rejoin/rabit/rabit.h",
                      "share/man/man1/ftrun.1", "share/man/man1/ftmpicc.1",

@@ -85,13 +85,15 @@ class Job:
         self._event_file = open(f"{directory}/events", "w+")
         self._start_s = time.monotonic()
         name, _, value = self._mark.partition("=")
+        # Also for processes that a scenario adds to the job.
+        self.environment = dict(os.environ, TMPDIR=f"{directory}/work", **{name: value})
         self.process = subprocess.Popen(
             command,
             cwd=f"{directory}/work",
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._err,
-            env=dict(os.environ, TMPDIR=f"{directory}/work", **{name: value}),
+            env=self.environment,
             start_new_session=True,
         )
         self._pidfd = os.pidfd_open(self.process.pid)
@@ -266,6 +268,12 @@ class Test:
 
     def program(self, name):
         return f"{self._programs}/{name}"
+
+    def forbidding(self, *words):
+        """Returns a prefix that runs a command under a filter of system calls: forbidding.c."""
+        if not os.path.exists(self.program("forbidding")):
+            raise Skip("no libseccomp (Debian's package libseccomp-dev)")
+        return [self.program("forbidding"), *words, "--"]
 
     def script(self, name, text):
         """Makes an executable file beside the jobs' directories, and returns its path."""

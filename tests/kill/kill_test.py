@@ -15,6 +15,7 @@ from scenarios import (  # noqa: E402, F401
     checkpoint_files,
     checkpoint_rules,
     checkpoints,
+    containers,
     created,
     deaths,
     divergence,
@@ -23,6 +24,8 @@ from scenarios import (  # noqa: E402, F401
     fortran,
     going_back,
     hosts,
+    hosts_joined,
+    hosts_lost,
     hybrid,
     kept_journals,
     layouts,
@@ -44,6 +47,7 @@ from scenarios import (  # noqa: E402, F401
     topologies,
     versions_and_sets,
     written_images,
+    written_on_hosts,
 )
 
 if __name__ == "__main__":

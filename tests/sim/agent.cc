@@ -35,6 +35,8 @@ void Agent::begin(engine::Simulation& simulation) {
   ringing_ = false;
   put_off_.clear();
   why_.clear();
+  pending_set_ = late_set_ = 0;
+  is_late_ = false;
   back_as_ = 0;
   times_back_ = 0;
   all_over_said_ = lost_ = asked_ = false;
@@ -82,6 +84,10 @@ void Agent::turn() {
   }
   // There are no delays between rings, which would only make large jobs slow.
   not_before_ = !ringing_ && simulation_->random().one_in(2) ? some_time() : 0;
+  constexpr std::uint64_t kLateTurns = 400;
+  if (std::exchange(is_late_, false)) {
+    not_before_ = simulation_->time() + simulation_->random().below(kLateTurns);
+  }
 }
 
 std::uint64_t Agent::some_time() {
@@ -304,6 +310,13 @@ bool Agent::carry_out_next(AgentAction& a) {
   // These two actions take several turns.
   if (std::holds_alternative<AgentAction::PublishDeath>(a.what) && !publish(a.rank)) return true;
   if (std::holds_alternative<AgentAction::RingAll>(a.what) && !ring_next()) return true;
+  // Another host hears of the set only now.
+  const auto* want = std::get_if<AgentAction::Want>(&a.what);
+  if (want != nullptr && has_not_heard(a.rank, want->number) && want->number != late_set_) {
+    late_set_ = want->number;
+    is_late_ = true;
+    return true;
+  }
   const AgentAction action = std::move(a);
   actions_.pop_front();
   seen_ = true;
@@ -337,6 +350,8 @@ bool Agent::carry_out_next(CoreAction& a) {
     } else {
       happened(0, Event::NoSet{});
     }
+  } else if (std::holds_alternative<CoreAction::Wake>(action.what)) {
+    push_front(core_.wake());
   } else if (std::holds_alternative<CoreAction::LetRecycle>(action.what)) {
     journal::let_recycle(base_);
   } else if (std::holds_alternative<CoreAction::Stop>(action.what)) {

@@ -22,12 +22,14 @@
 #include "launcher/agent/agent_core.h"
 #include "launcher/supervisor/supervisor_core.h"
 #include "probes.h"
+#include "segments.h"
 
 namespace rejoin::sim {
 
 class Agent : public engine::SimAgent, private launcher::AgentDriver {
  public:
-  Agent(std::byte* base, Probes& probes) : base_(base), probes_(probes) {}
+  Agent(Segments& segments, Probes& probes)
+      : segments_(segments), base_(segments.job()), probes_(probes) {}
 
   // Sets the options of the next runs. snapshot_every_turns: the number of turns between two
   // snapshots, while ranks make progress; 0: none. If the program makes checkpoints, half of the
@@ -142,6 +144,8 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   void act(std::uint32_t, const launcher::AgentAction::RingAll&) override {}  // done by ring_next()
   void act(std::uint32_t rank, const launcher::AgentAction::Admit&) override;
   void act(std::uint32_t rank, const launcher::AgentAction::WantSet& action) override;
+  void want_set_on(std::uint32_t rank, std::uint64_t number);
+  bool has_not_heard(std::uint32_t rank, std::uint64_t number) const;
   void act(std::uint32_t rank, const launcher::AgentAction::Want& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::PutBack& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::ReportBack& action) override;
@@ -154,6 +158,8 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   void act(std::uint32_t rank, const launcher::AgentAction::Lost& action) override;
   void act(std::uint32_t rank, const launcher::AgentAction::ReportEnded& action) override;
   // No simulated rank has a wrapper or a written image.
+  void act(std::uint32_t, const launcher::AgentAction::TellOfSet&) override { not_here(); }
+  void act(std::uint32_t, const launcher::AgentAction::Spare&) override { not_here(); }
   void act(std::uint32_t, const launcher::AgentAction::Read&) override { not_here(); }
   void act(std::uint32_t, const launcher::AgentAction::Restore&) override { not_here(); }
   void act(std::uint32_t, const launcher::AgentAction::Move&) override { not_here(); }
@@ -180,6 +186,7 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   std::int64_t child(std::uint32_t process) const;
   std::int64_t image_pid(std::uint32_t image) const { return 1'000'000'000 + std::int64_t{image}; }
 
+  Segments& segments_;
   std::byte* base_;
   Probes& probes_;
   engine::Simulation* simulation_ = nullptr;
@@ -187,6 +194,9 @@ class Agent : public engine::SimAgent, private launcher::AgentDriver {
   launcher::ImageRule left_out_ = launcher::ImageRule::kNone;
   std::uint64_t snapshot_every_turns_ = 0;
   bool checkpoints_ = false;
+  std::uint64_t pending_set_ = 0;  // the newest that was wanted
+  std::uint64_t late_set_ = 0;     // the newest of which a host has heard late
+  bool is_late_ = false;
   std::uint64_t next_snapshot_ = 0;  // time
   std::uint64_t progress_then_ = 0;  // at the last snapshot
   std::vector<Image> images_;

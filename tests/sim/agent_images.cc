@@ -75,15 +75,27 @@ void Agent::on_image_end(std::uint32_t image) { expect({Coming::Kind::kImageEnde
 
 // The following actions check rules of the snapshots that hold whatever the core decides.
 
-// Now and then the ranks that sleep are not rung: they find the set when they take something.
-void Agent::act(std::uint32_t, const AgentAction::WantSet& a) {
-  journal::header_of(base_)->set_wanted.store(journal::kAgentStores, journal::Step::kNotice,
-                                              a.number);
+// Each host hears of a set at another time: the first one here, the others when the first of their
+// ranks is asked for its image. Now and then the ranks that sleep are not rung: they find the set
+// when they take something.
+void Agent::act(std::uint32_t rank, const AgentAction::WantSet& a) {
+  pending_set_ = a.number;
+  want_set_on(rank, a.number);
+}
+
+bool Agent::has_not_heard(std::uint32_t rank, std::uint64_t number) const {
+  return number == pending_set_ && journal::set_wanted_on(base_, rank).load() < number;
+}
+
+void Agent::want_set_on(std::uint32_t rank, std::uint64_t number) {
+  const std::uint32_t hosts = segments_.hosts();
+  journal::want_set(journal::set_wanted_on(base_, rank), number);
   if (simulation_->random().one_in(4)) return;
-  for (std::uint32_t r = 0; r < options_.ranks(); ++r) simulation_->wake(r);
+  for (std::uint32_t r = rank % hosts; r < options_.ranks(); r += hosts) simulation_->wake(r);
 }
 
 void Agent::act(std::uint32_t rank, const AgentAction::Want& a) {
+  if (has_not_heard(rank, a.number)) want_set_on(rank, a.number);
   journal::control_of(base_, rank)
       ->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number);
   journal::header_of(base_)->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);
@@ -95,14 +107,16 @@ void Agent::act(std::uint32_t, const AgentAction::PutBack& a) {
     if (p.registered && !p.over) simulation_->fail("a rank runs while all go back");
     r.back_as = back_as_;
   }
-  journal::put_back(base_, a.set, simulation_->options().broken);
+  journal::put_back(base_, launcher::all_local(options_.ranks()), a.set,
+                    simulation_->options().broken);
+  segments_.go_back(a.set);
   simulation_->note_agent(0, "all ranks go back");
   probes_.hit(Probe::kWentBack);
   ++times_back_;
 }
 
 void Agent::act(std::uint32_t, const AgentAction::ReportBack& a) {
-  happened(0, Event::RolledBack{a.set, 0});
+  happened(0, Event::RolledBack{a.set, 0, a.back_as});
 }
 
 void Agent::act(std::uint32_t rank, const AgentAction::Keep& a) {

@@ -37,21 +37,20 @@ class NodesApart : public testing::TestWithParam<std::string> {};
 
 TEST_P(NodesApart, SurviveDeaths) { expect_no_failure("apart:" + GetParam()); }
 
-// Relays copy nothing of versions, nor of sets to which all ranks go back.
+// Relays copy nothing of versions.
 std::vector<std::string> names_of_worlds_with_segments() {
   std::vector<std::string> names;
   for (const std::string& name : names_of_worlds()) {
     World world;
     const bool found = find_world("segments:" + name, &world);
-    const bool has_checkpoints =
-        world.checkpoints || name == "disagree-checkpoint" || name == "disagree-far";
-    if (found && !has_checkpoints && !world.goes_back) names.push_back(name);
+    const bool has_checkpoints = world.checkpoints || name == "disagree-checkpoint" ||
+                                 name == "disagree-far" || name == "back-checkpoints";
+    if (found && !has_checkpoints) names.push_back(name);
   }
   return names;
 }
 
-// The same where each node has a segment of its own, and relays lose their connections. Of
-// versions, and of sets to which all ranks go back, relays copy nothing.
+// The same where each node has a segment of its own, and relays lose their connections.
 class NodesWithSegments : public testing::TestWithParam<std::string> {};
 
 TEST_P(NodesWithSegments, SurviveDeathsAndCuts) { expect_no_failure("segments:" + GetParam()); }
@@ -59,6 +58,19 @@ TEST_P(NodesWithSegments, SurviveDeathsAndCuts) { expect_no_failure("segments:" 
 INSTANTIATE_TEST_SUITE_P(Worlds, NodesWithSegments,
                          testing::ValuesIn(names_of_worlds_with_segments()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Worlds, NodesApart, testing::ValuesIn(names_of_worlds()), name_of_case);
+
+// Ranks die when they have asked another node for the bytes of a message again.
+TEST(Lent, RanksDieWhileTheyAsk) {
+  World world;
+  ASSERT_TRUE(find_world("segments:images-lent", &world));
+  Sweep sweep(world);
+  for (std::uint64_t seed = 0; seed < scaled(20); ++seed) {
+    sweep.pairs(seed, scaled(200));
+    ASSERT_EQ(sweep.failure(), "");
+  }
+  if (!thorough()) return;
+  EXPECT_GT(sweep.probes().killed[static_cast<unsigned>(engine::point_of(Step::kAsk))], 0u);
+}
 
 }  // namespace
 }  // namespace rejoin::sim

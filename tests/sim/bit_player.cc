@@ -296,7 +296,7 @@ std::uint64_t BitPlayer::receive(int from, bool late) {
     return rank_.messages().advance(receive, thorough);
   });
   std::uint64_t value = 0;
-  rank_.messages().read(receive, sizeof value,
+  rank_.messages().read(receive, sizeof value, nullptr,
                         [&](const std::byte* data, std::uint64_t at, std::uint64_t n) {
                           std::memcpy(reinterpret_cast<std::byte*>(&value) + at, data, n);
                         });

@@ -108,6 +108,17 @@ void messages(Player& p) {
   }
 }
 
+// Large messages, whose receivers lend their buffers if the ranks are on different nodes.
+void lent(Player& p) {
+  constexpr std::size_t kThreePieces = 2 * 128 * 1024 / sizeof(Element) + 100;
+  Comm all = p.everyone();
+  for (int i = 0; i < 8; ++i) {
+    const int from = i % 2;
+    if (static_cast<int>(p.rank()) != from) p.recv(all, from, i);
+    if (static_cast<int>(p.rank()) == from) p.send(all, 1 - p.rank(), i, kThreePieces);
+  }
+}
+
 // A rank sends far ahead of its receiver: messages that are not received are retained, whatever
 // image their sender has.
 void ahead(Player& p) {
@@ -279,6 +290,8 @@ std::vector<World> image_worlds() {
   worlds.back().must_reach = {Probe::kEndedFull};
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
+  add("images-lent", 2, 60, lent);
+  worlds.back().must_reach = {Probe::kWoken, Probe::kReceivedAgain};
   // The sender goes back to main, and its receivers have images: the messages that it sends again
   // are not in the channels.
   add("images-of-others", 2, 150, messages);

@@ -35,7 +35,7 @@ Job::Job(const World& world)
     : world_(world),
       segments_(world.ranks, journal::segment_bytes_for(world.ranks, world.journal_limit_bytes),
                 world.segments ? world.nodes : 1),
-      agent_(segments_.job(), probes_),
+      agent_(segments_, probes_),
       simulation_(segments_.job(), *this, agent_) {
   reference_result_ = run_judged(Plan(), nullptr);
   reference_ = oracle_;
@@ -348,8 +348,12 @@ std::vector<std::span<std::byte>> Job::on_image(SimHost& host, std::uint32_t ima
 // taken, although it will not go back behind everything that was cancelled.
 const char* Job::forbids_image(std::uint32_t rank) const {
   journal::RegionHead* head = journal::region_of(segments_.job(), rank);
-  const auto number = [head](int i) { return head->image[i].marks.number.load(); };
-  const journal::Marks& newest = head->image[number(0) < number(1) ? 1 : 0].marks;
+  const journal::Marks& newest =
+      std::max_element(std::begin(head->image), std::end(head->image),
+                       [](const journal::Image& a, const journal::Image& b) {
+                         return a.marks.number.load() < b.marks.number.load();
+                       })
+          ->marks;
   const std::uint64_t cancelled = head->cancelled.tail.load();
   if (cancelled == 0) return nullptr;
   const auto last =
@@ -388,7 +392,8 @@ void Job::look_at_decision(bool by_agent) {
 }
 
 bool Job::on_relay(engine::SimRandom& random) {
-  const std::uint32_t changed = segments_.step(random);
+  const std::uint32_t changed =
+      segments_.step(random, [this](std::uint32_t r) { return simulation_.loan_of(r); });
   if (changed == Segments::kIdle) return false;
   if (changed == Segments::kNobody) return true;
   if ((changed & Segments::kRefused) != 0) simulation_.fail("a relay refuses a frame");

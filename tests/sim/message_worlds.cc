@@ -50,6 +50,17 @@ void run_large(Player& p) {
   p.recv(all, before, 2);
 }
 
+// Messages in pieces, there and back, whose receivers lend their buffers.
+void run_lent(Player& p) {
+  constexpr std::size_t kThreePieces = 2 * 128 * 1024 / sizeof(Element) + 100;
+  Comm all = p.everyone();
+  for (int i = 0; i < 4; ++i) {
+    const int from = i % 2;
+    if (static_cast<int>(p.rank()) != from) p.recv(all, from, i);
+    if (static_cast<int>(p.rank()) == from) p.send(all, 1 - p.rank(), i, kThreePieces);
+  }
+}
+
 // Synchronous sends along a ring.
 void run_ring(Player& p) {
   Comm all = p.everyone();
@@ -257,6 +268,7 @@ std::vector<World> message_worlds() {
   };
   add("messages", 3, run_named, false);
   add("messages-large", 3, run_large, false);
+  add("messages-lent", 2, run_lent, false);
   add("messages-ring", 3, run_ring, false);
   add("messages-any", 4, run_any, true);
   add("messages-asking", 4, run_asking, true);

@@ -74,4 +74,7 @@ inline bool is_of_requests(Point p) {
   return is_at(p, Step::kOutcome) || is_at(p, Step::kCancel) || is_at(p, Step::kStanding);
 }
 
+// A rank asks for bytes only if another node has a segment of its own (apart_test.cc).
+inline bool is_of_segments(Point p) { return is_at(p, Step::kAsk); }
+
 }  // namespace rejoin::sim

@@ -86,7 +86,7 @@ void Player::finish(Pending* p) {
     const recovery::Arrived& a = *p->receive.message;
     const Envelope e = rank_.messages().envelope(p->receive);
     const Buffer b = buffer((e.bytes + sizeof(Element) - 1) / sizeof(Element));
-    rank_.messages().read(p->receive, e.bytes,
+    rank_.messages().read(p->receive, e.bytes, reinterpret_cast<std::byte*>(b.data),
                           [&](const std::byte* data, std::uint64_t at, std::uint64_t n) {
                             std::memcpy(reinterpret_cast<std::byte*>(b.data) + at, data, n);
                           });

@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <optional>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
+#include "journal/put_back.h"
 
 namespace rejoin::sim {
 namespace {
@@ -90,16 +92,6 @@ struct Segments::Link {
     }
   }
 
-  // Shows the frame that was sent first. Returns false if the other side refuses it.
-  bool show() {
-    const Frame f = std::move(queue.frames.front());
-    queue.frames.pop_front();
-    if (f.head.kind != relay::Kind::kPayload) return sink.apply(f.head, f.body.data());
-    std::byte* to = sink.place(f.head);
-    if (to != nullptr) std::memcpy(to, f.body.data(), f.body.size());
-    return to != nullptr;
-  }
-
   std::byte* base;
   std::uint32_t node, peer;
   journal::Rule broken;
@@ -129,6 +121,7 @@ Segments::~Segments() {
 }
 
 void Segments::begin(journal::Rule broken) {
+  broken_ = broken;
   if (files_.empty()) return;
   const journal::SegmentHeader* header = journal::header_of(job());
   links_.clear();
@@ -165,7 +158,71 @@ void Segments::begin(journal::Rule broken) {
   }
 }
 
-std::uint32_t Segments::step(engine::SimRandom& random) {
+void Segments::go_back(std::uint64_t set) {
+  if (links_.empty() || broken_ == journal::Rule::kCopiesGoBack) return;
+  for (std::uint32_t n = 0; n < views_.size(); ++n) {
+    std::byte* view = views_[n]->get();
+    std::vector<std::uint32_t> own;
+    for (std::uint32_t r = n; r < ranks_; r += hosts()) own.push_back(r);
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      if (r % hosts() != n) copy_marks(view, r, set);
+    }
+    journal::put_copies_back(view, own, set);
+  }
+  for (const auto& link : links_) link->connect();
+}
+
+// A set is complete only when every host has the marks of all of its images.
+void Segments::copy_marks(std::byte* view, std::uint32_t rank, std::uint64_t set) const {
+  const auto& from = journal::region_of(job(), rank)->image;
+  auto& to = journal::region_of(view, rank)->image;
+  for (std::uint32_t i = 0; i < journal::kImages; ++i) {
+    if (from[i].marks.number.load() != set) continue;
+    std::memcpy(static_cast<void*>(&to[i]), static_cast<const void*>(&from[i]), sizeof from[i]);
+    const journal::Buffer& cursors = from[i].marks.cursors;
+    std::memcpy(view + cursors.at, job() + cursors.at, cursors.capacity);
+  }
+}
+
+// Writes payload to the buffer of the rank that has lent it, and nowhere else. False: none has.
+bool Segments::lend(const Link& link, std::uint64_t at, std::span<const std::byte> bytes,
+                    const LoanOf& loan_of) const {
+  for (std::uint32_t r = link.peer; r < ranks_; r += hosts()) {
+    journal::Loan* loan = loan_of(r);
+    if (loan == nullptr || loan->message == 0 || !loan->has(at)) continue;
+    const std::uint64_t begin = at - loan->at;
+    if (loan->from != loan->to && begin != loan->to) return false;
+    link.sink.note_not_kept(loan->message);
+    const std::uint64_t n = std::min<std::uint64_t>(bytes.size(), loan->bytes - begin);
+    std::memcpy(loan->data + begin, bytes.data(), n);
+    loan->extend(begin, n);
+    return true;
+  }
+  return false;
+}
+
+// The other direction of a connection.
+Segments::Link& Segments::back_of(const Link& link) const {
+  return **std::find_if(links_.begin(), links_.end(), [&](const auto& other) {
+    return other->node == link.peer && other->peer == link.node;
+  });
+}
+
+// Shows the frame that was sent first. Returns false if the other side refuses it.
+bool Segments::show(Link& link, engine::SimRandom& random, const LoanOf& loan_of) {
+  using relay::Kind;
+  const Frame f = std::move(link.queue.frames.front());
+  link.queue.frames.pop_front();
+  if (f.head.kind == Kind::kAsk) return back_of(link).source->asks(f.head.at, f.head.index);
+  if (f.head.kind != Kind::kPayload) return link.sink.apply(f.head, f.body.data());
+  std::byte* to = link.sink.place(f.head);
+  if (to == nullptr) return false;
+  if (random.one_in(2) && lend(link, f.head.at, f.body, loan_of)) return true;
+  std::memcpy(to, f.body.data(), f.body.size());
+  return true;
+}
+
+std::uint32_t Segments::step(engine::SimRandom& random, const LoanOf& loan_of) {
   if (links_.empty()) return kIdle;
   const auto first = static_cast<std::uint32_t>(random.below(links_.size()));
   for (std::uint32_t i = 0; i < links_.size(); ++i) {
@@ -177,9 +234,10 @@ std::uint32_t Segments::step(engine::SimRandom& random) {
     }
     if (random.one_in(kFramesToACut)) {
       link.connect();
+      back_of(link).connect();
       return kNobody;
     }
-    if (!link.show()) return link.peer | kRefused;
+    if (!show(link, random, loan_of)) return link.peer | kRefused;
     return link.peer;
   }
   return kIdle;

@@ -9,10 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/transport/sim/random.h"
+#include "journal/carrier.h"
 #include "journal/rules.h"
 #include "relay/sink.h"
 #include "relay/source.h"
@@ -49,15 +52,30 @@ class Segments {
   }
   // To be called when the job's view was formatted: makes all copies, with nothing in them.
   void begin(journal::Rule broken);
+  // All ranks go back to a set: so do the copies, while there is no connection. To be called when
+  // the job's view was put back.
+  void go_back(std::uint64_t set);
+  // The hosts of the job, as far as they have memory of their own; 1: there is one segment for all.
+  std::uint32_t hosts() const {
+    return views_.empty() ? 1 : static_cast<std::uint32_t>(views_.size());
+  }
   // One step of a relay: reads what is new, or shows a frame, or loses the connection and begins
   // again. Returns the node whose copies it has changed, or kNobody; kIdle: nothing is to be done;
   // with kRefused: a frame was refused, which is a violation.
   static constexpr std::uint32_t kIdle = ~std::uint32_t{0}, kNobody = kIdle - 1;
   static constexpr std::uint32_t kRefused = 1 << 16;
-  std::uint32_t step(engine::SimRandom& random);
+  // loan_of(rank): what that rank has lent for bytes that come; null: nothing. Some of them are
+  // written there alone, as if the rank had driven the connection.
+  using LoanOf = std::function<journal::Loan*(std::uint32_t rank)>;
+  std::uint32_t step(engine::SimRandom& random, const LoanOf& loan_of);
 
  private:
   struct Link;
+  Link& back_of(const Link& link) const;
+  bool show(Link& link, engine::SimRandom& random, const LoanOf& loan_of);
+  bool lend(const Link& link, std::uint64_t at, std::span<const std::byte> bytes,
+            const LoanOf& loan_of) const;
+  void copy_marks(std::byte* view, std::uint32_t rank, std::uint64_t set) const;
 
   std::uint32_t ranks_;
   std::size_t bytes_;

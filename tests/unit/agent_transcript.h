@@ -57,6 +57,15 @@ class ActionText : public AgentDriver {
   void act(std::uint32_t r, const A::Keep& a) override {
     line("keep image " + std::to_string(a.number) + " of", r, pid_text(a.pid));
   }
+  void act(std::uint32_t, const A::TellOfSet& a) override {
+    constexpr const char* kNews[] = {"is made",        "cannot be made", "has lost a rank",
+                                     "comes too late", "is stored",      "is not stored",
+                                     "is settled"};
+    line("tell: set " + std::to_string(a.number) + " " + kNews[static_cast<int>(a.news)]);
+  }
+  void act(std::uint32_t r, const A::Spare& a) override {
+    line("spare image of", r, pid_text(a.pid));
+  }
   void act(std::uint32_t r, const A::EndImage& a) override {
     line("end image of", r, pid_text(a.pid));
   }
@@ -94,9 +103,10 @@ inline std::string text_of_actions(const std::vector<AgentAction>& actions) {
 
 // Plays one line. These are orders: "spawn R", "respawn R [inc=]", "want" (at once),
 // "want-to-truncate", "end-images", "roll-back R inc=" (all
-// ranks do), "resume R image= inc=" (all ranks do), "restore R", "written R image=" (all ranks),
-// "stop", "kill-all". Any other line is an event: "AT EVENT R [pid=] [conn=] [signal=|exit=]
-// [image=|of=] [inc=]".
+// ranks do), "wake" (likewise), "want-set 0 image=", "want-each 0 image=", "keep-set 0 image=",
+// "give-up-set 0 image=", "keep-each 0 image=", "resume R image= inc=" (all ranks do), "restore R",
+// "written R image=" (all ranks), "stop", "kill-all". Any other line is an event: "AT EVENT R
+// [pid=] [conn=] [signal=|exit=] [image=|of=] [inc=]".
 inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   std::istringstream words(line);
   std::string name;
@@ -127,6 +137,12 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   if (name == "want-to-truncate") return core.want_snapshots(SnapshotRound::kToTruncate);
   if (name == "end-images") return core.end_images();
   if (name == "roll-back") return core.roll_back(incarnation);
+  if (name == "wake") return core.wake();
+  if (name == "want-set") return core.want_set(number);
+  if (name == "want-each") return core.want_each(number);
+  if (name == "keep-set") return core.keep_set(number);
+  if (name == "give-up-set") return core.give_up_set(number, false);
+  if (name == "keep-each") return core.give_up_set(number, true);
   if (name == "stop") return core.stop();
   if (name == "kill-all") return core.kill_all();
   if (name == "respawn") return core.respawn(rank, incarnation);
@@ -160,9 +176,9 @@ inline std::vector<AgentAction> play(AgentCore& core, const std::string& line) {
   return core.step({rank, at_ns, events.at(name)});
 }
 
-inline void expect_transcript(const LocalRanks& local, bool all_over,
-                              const std::string& transcript) {
-  AgentCore core(local);
+inline void expect_transcript(const LocalRanks& local, bool all_over, const std::string& transcript,
+                              bool is_whole_job = true) {
+  AgentCore core(local, is_whole_job);
   expect_played(transcript, [&](const std::string& line, std::ostream& out) {
     out << text_of_actions(play(core, line));
   });

@@ -251,6 +251,7 @@ drain 1
 put back set 1
 ring all
 report all ranks back at set 1
+> 15 wake 0
 admit 0
 admit 1
 wake image 1 of 0, with its files
@@ -294,17 +295,15 @@ end image of 1, pid 21
 }
 
 // Either an image that has registered is lost, or one that has not.
-TEST(AgentImages, IfAnImageOfASetIsLostTheOthersAreKeptOneByOne) {
+TEST(AgentImages, IfAnImageOfASetIsLostTheFormerSetStays) {
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 image-ended 0 pid=22 image=2
-keep image 2 of 1, pid 23
-end image of 1, pid 21
+end image of 1, pid 23
 ask for images
 )");
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 image-ended 1 pid=23 image=2
 ask for images
 > 10 image 0 pid=22 conn=10 image=2 inc=0
-keep image 2 of 0, pid 22
-end image of 0, pid 20
+refuse 0 on 10: this image comes too late
 )");
 }
 
@@ -358,6 +357,7 @@ drain 0
 put back set 1
 ring all
 report all ranks back at set 1
+> 15 wake 0
 admit 0
 admit 1
 wake image 1 of 0, with its files
@@ -389,6 +389,7 @@ drain 1
 put back set 1
 ring all
 report all ranks back at set 1
+> 15 wake 0
 admit 0
 admit 1
 wake image 1 of 0, with its files
@@ -397,6 +398,7 @@ wake image 1 of 1, with its files
 put back set 1
 ring all
 report all ranks back at set 1
+> 15 wake 0
 admit 0
 admit 1
 wake image 1 of 0, with its files

@@ -119,7 +119,7 @@ class ImageSetWriting : public CheckedFiles {
 
   // Writes a set and returns its fault. `file_log_bytes`: of rank 1.
   std::string written(std::uint64_t file_log_bytes, bool compress = false) {
-    ImageSetWriter writer(directory_, directory_, 2, compress);
+    ImageSetWriter writer(directory_, directory_, {2, false}, compress);
     ImageSet set;
     set.number = writer.next_number();
     set.owner = test::checkpoint_owner(kRanks);
@@ -128,7 +128,7 @@ class ImageSetWriting : public CheckedFiles {
     set.machine = machine_mark();
     write("program", "no ELF file");
     set.libraries[path("program")] = build_of(path("program"), directory_).value();
-    const auto files = writer.begin(set.number, kRanks);
+    const auto files = writer.begin(set.number, all_local(kRanks));
     EXPECT_TRUE(files.ok());
     for (const Descriptor& file : files.value()) {
       const process_image::ImageHead head = {};
@@ -172,9 +172,9 @@ TEST_F(ImageSetWriting, ASetOfAnotherFormatIsRefusedByName) {
   EXPECT_EQ(written(0), "");
   const std::string list = path("images-1.rejoin/set");
   std::string json = read_small_file(list).substr(17);
-  const std::string format = "\"format\": 3";
+  const std::string format = "\"format\": 4";
   ASSERT_NE(json.find(format), std::string::npos);
-  json.replace(json.find(format), format.size(), "\"format\": 2");
+  json.replace(json.find(format), format.size(), "\"format\": 3");
   write("images-1.rejoin/set", hex_text(checksum_of(json).sum) + "\n" + json);
   std::vector<std::string> notices;
   EXPECT_FALSE(

@@ -34,9 +34,10 @@ record diverged rank 0 incarnation 1
 roll back as 2
 > 7 diverged 1 : void
 > 7 ended 1 signal=9
-> 8 rolled-back 0 value=3 replay_ms=12
+> 8 rolled-back 0 value=3 replay_ms=12 code=2
 record rollback
 news: it differs; all 2 ranks go back 12.0 ms, to their newest snapshots
+wake
 > 9 registered 0
 record register rank 0 incarnation 2
 > 10 diverged 0 : it differs again
@@ -69,9 +70,10 @@ TEST(GoingBack, AllGoBackAtTheDeathOfARankWithSeveralThreads) {
 record death rank 0 incarnation 0 (signal 9, Killed) replayed 0
 roll back as 1
 > 6 ended 1 signal=9
-> 7 rolled-back 0 value=3 replay_ms=12
+> 7 rolled-back 0 value=3 replay_ms=12 code=1
 record rollback
 news: rank 0 died (signal 9, Killed) after operation #7; its threads had called MPI; all 2 ranks go back 12.0 ms, to their newest snapshots
+wake
 > 9 ended-threaded 1 signal=9 at=8 live : its threads had called MPI
 record death rank 1 incarnation 1 (signal 9, Killed) replayed 0
 roll back as 2

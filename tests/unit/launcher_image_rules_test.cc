@@ -86,7 +86,8 @@ const Case kCases[] = {
      "want image 2 of 1\n"},
     // Without it, a rank whose processes are being killed would be started again.
     {"KillAllFirst", ImageRule::kKillAllFirst, kSet, "7 roll-back 0 inc=1",
-     "kill tree 0\nkill tree 1\n", kNoState},
+     "kill tree 0\nkill tree 1\n",
+     "kill tree 0\nkill tree 1\nput back set 1\nring all\nreport all ranks back at set 1\n"},
 };
 
 class ImageRules : public testing::TestWithParam<Case> {};

@@ -73,8 +73,10 @@ inline Event parse_event(const std::string& line) {
       {"ended-threaded", E::Ended{cause, position, {}, {}, text}},
       {"abort", E::Aborted{code, text}},
       {"diverged", E::Diverged{text}},
-      {"rolled-back", E::RolledBack{value, replay_ns}},
+      {"rolled-back", E::RolledBack{value, replay_ns, static_cast<std::uint32_t>(code)}},
       {"no-set", E::NoSet{}},
+      {"images-due", E::ImagesDue{code != 0}},
+      {"of-set", E::OfSet{value, static_cast<SetNews>(code), {}}},
       {"lost", E::Lost{text}},
       {"images-written", E::ImagesWritten{text, 0, 0, 0}},
       {"limit", E::JournalFull{}},
@@ -83,12 +85,17 @@ inline Event parse_event(const std::string& line) {
       {"unfired", E::Unfired{text, position}},
       {"timeout", E::Timeout{}},
       {"signal", E::Interrupted{code}},
+      {"host-notice", E::HostNotice{host}},
+      {"has-versions", E::HasVersions{}},
+      {"tick", E::Tick{}},
       {"all-over", E::AllOver{host, totals}},
       {"agent-lost", E::AgentLost{host, text}},
+      {"spare", E::Spare{text, "", code != 0 ? std::optional(host) : std::nullopt}},
+      {"spare-left", E::Spare{text, "has closed its connection", {}}},
       {"catching-up", E::CatchingUp{position}},
       {"output-lost", E::OutputLost{code, text}},
   };
-  return {static_cast<std::uint64_t>(at_ms * 1e6), rank, events.at(name)};
+  return {static_cast<std::uint64_t>(at_ms * 1e6), rank, events.at(name), 0, host};
 }
 
 inline std::string to_text(const Record& r) {
@@ -119,8 +126,33 @@ struct SupervisorActionText {
   std::string operator()(const Action::RollBack& a) {
     return "roll back as " + std::to_string(a.incarnation);
   }
+  std::string operator()(const Action::Wake&) { return "wake"; }
+  std::string operator()(const Action::WantImages& a) {
+    return "want " + std::string(a.host ? "images" : "set") + " " + std::to_string(a.number) +
+           (a.host ? " of host " + std::to_string(*a.host) : "");
+  }
+  std::string operator()(const Action::Replace& a) {
+    return "replace host " + std::to_string(a.host) + " at " + a.where + ": set " +
+           std::to_string(a.set) + " of host " + std::to_string(a.holder) + " as " +
+           std::to_string(a.incarnation);
+  }
+  std::string operator()(const Action::StoreParts& a) {
+    std::string text = "store parts of set " + std::to_string(a.set) + ":";
+    for (const std::uint32_t partner : a.partners) text += " " + std::to_string(partner);
+    return text;
+  }
+  std::string operator()(const Action::SetStored& a) {
+    return "set " + std::to_string(a.number) + " is stored";
+  }
+  std::string operator()(const Action::KeepSet& a) {
+    return "keep set " + std::to_string(a.number);
+  }
+  std::string operator()(const Action::GiveUpSet& a) {
+    return (a.one_by_one ? "keep images " : "give up set ") + std::to_string(a.number);
+  }
   std::string operator()(const Action::LetRecycle&) { return "let recycle"; }
   std::string operator()(const Action::Stop&) { return "stop"; }
+  std::string operator()(const Action::WriteNow&) { return "write now"; }
   std::string operator()(const Action::KillNow&) { return "kill now"; }
   std::string operator()(const Action::ReportPositions&) { return "report"; }
   std::string operator()(const Action::News& a) { return "news: " + a.text; }

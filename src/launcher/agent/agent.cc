@@ -1,6 +1,7 @@
 #include "launcher/agent/agent.h"
 
 #include <signal.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,6 +22,7 @@ using wire::MessageType;
 
 constexpr std::uint64_t kGraceNs = 1'000'000'000;  // from SIGTERM to SIGKILL
 constexpr std::uint64_t kLookEveryNs = 200'000'000;
+constexpr std::uint64_t kLookForMarksNs = 1'000'000, kLongestLookNs = 50'000'000;
 const char* const kStreamNames[] = {"standard output", "standard error"};
 
 // Returns whether the user has asked ftrun to end, which also stops copying a journal. The signals
@@ -41,7 +43,7 @@ Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segme
       segment_(std::move(segment)),
       reporter_(loop, segment_, plan_.host, std::move(report)),
       guardian_(std::move(guardian)),
-      core_(plan_.local),
+      core_(plan_.local, plan_.is_whole_job()),
       processes_(loop, plan_, settings_, process_calls()),
       outputs_(loop, plan_.ranks, plan_.options.output, output_calls()),
       input_(loop,
@@ -54,8 +56,10 @@ Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segme
       connections_(loop, std::move(listener), plan_.local, plan_.secret, connection_calls()),
       checkpoints_(loop, plan_, segment_, outputs_, reporter_,
                    [this] { written_sets_.remove_superseded(); }),
-      written_sets_(loop, plan_, segment_, core_, processes_, connections_, input_, checkpoints_,
-                    reporter_),
+      written_sets_(
+          loop, plan_, segment_, core_, processes_, connections_, input_, checkpoints_, reporter_,
+          [this] { return relay_ ? relay_->pid() : -1; },
+          std::bind_front(&Agent::part_written, this)),
       protection_(loop, plan_, core_, reporter_),
       snapshots_(loop, plan_, segment_, core_, *this, processes_, reporter_),
       starts_(loop, plan_, segment_, core_, processes_, outputs_, input_, connections_, reporter_),
@@ -63,7 +67,8 @@ Agent::Agent(Loop& loop, HostPlan plan, SpawnSettings settings, JobSegment segme
       positions_(loop, plan_, settings_, segment_, core_, protection_, processes_, reporter_),
       standstill_(loop, plan_, segment_, core_, processes_, reporter_),
       kill_timer_(loop, [this] { carry_out(core_.kill_all()); }),
-      look_timer_(loop, [this] { look_around(); }) {
+      look_timer_(loop, [this] { look_around(); }),
+      marks_timer_(loop, [this] { look_at_marks(); }) {
   if (guardian_->pid() > 0) processes_.add_helper(guardian_->pid());
 }
 
@@ -81,6 +86,17 @@ void Agent::order(const Order& order) {
       break;
     case Order::kRollBack:
       roll_back(order.roll_back());
+      break;
+    case Order::kWake:
+      wake();
+      break;
+    case Order::kWantImages:
+    case Order::kKeepSet:
+    case Order::kGiveUpSet:
+    case Order::kStorePart:
+    case Order::kWriteNow:
+    case Order::kSetStored:
+      order_of_set(order);
       break;
     case Order::kLetRecycle:
       segment_.let_recycle();
@@ -113,17 +129,52 @@ void Agent::order(const Order& order) {
       --unseen_ends_;
       break;
     case Order::kPlan:
+    case Order::kBeat:
+    case Order::kRefused:
+    case Order::kLease:
     case Order::WHAT_NOT_SET:
       break;
   }
 }
 
+void Agent::order_of_set(const Order& order) {
+  switch (order.what_case()) {
+    case Order::kWantImages:
+      want_images(order.want_images());
+      break;
+    case Order::kKeepSet:
+      keep_set(order.keep_set());
+      break;
+    case Order::kGiveUpSet:
+      written_sets_.give_up_part(order.give_up_set().number());
+      if (parts_) parts_->give_up();
+      carry_out(core_.give_up_set(order.give_up_set().number(), order.give_up_set().one_by_one()));
+      break;
+    case Order::kStorePart:
+      partner_ = order.store_part().partner();
+      written_sets_.write_part(order.store_part().set());
+      break;
+    case Order::kWriteNow:
+      written_sets_.write_now();
+      carry_out(core_.want_snapshots(SnapshotRound::kTogether));
+      break;
+    case Order::kSetStored:
+      written_sets_.settled(order.set_stored());
+      break;
+    default:
+      break;
+  }
+}
+
 void Agent::start() {
+  started_ = true;
+  reporter_.losses(plan_);
   if (plan_.resumed) {
     starts_.resume(*plan_.resumed);
     carry_out(core_.resume(plan_.resumed->numbers_of(plan_.local), plan_.first_incarnation));
   }
   start_ranks_from(0);
+  if (relay_ && relay_->is_paused()) watch_relay(relay_->start_again());
   written_sets_.start();
   look_timer_.set(loop_.now_ns() + kLookEveryNs);
   snapshots_.start();
@@ -132,7 +183,7 @@ void Agent::start() {
 
 // Starts ranks one by one, so that no rank is started after the first failure.
 void Agent::start_ranks_from(std::size_t i) {
-  if (i == plan_.local.size() || stopping_) return;
+  if (i == plan_.local.size() || stopping_ || core_.goes_back()) return;
   const std::uint32_t rank = plan_.local[i];
   carry_out(plan_.resumed ? core_.restore(rank) : core_.spawn(rank));
   loop_.post([this, i] { start_ranks_from(i + 1); });
@@ -140,16 +191,35 @@ void Agent::start_ranks_from(std::size_t i) {
 
 std::optional<Error> Agent::open_relay() {
   relay_.emplace(plan_, segment_);
-  return relay_->listen();
+  if (const auto error = relay_->listen()) return error;
+  if (plan_.resumed) relay_->pause(plan_.first_incarnation);
+  if (!plan_.gives_parts()) return {};
+  parts_.emplace(PartStore::Identity{plan_.job, plan_.host, relay_->authenticate()},
+                 plan_.directory + "/parts");
+  parts_watch_ = Loop::Watch(loop_, parts_->descriptor(), EPOLLIN,
+                             [this](std::uint32_t) { on_part_stored(); });
+  return parts_->listen(!plan_.options.hosts.empty());
+}
+
+void Agent::report_restored() {
+  if (!plan_.takes_over) return;
+  const std::uint64_t set = plan_.resumed->put_back_to;
+  reporter_.happened(0,
+                     Event::RolledBack{set, segment_.age_of_set_ns(set), plan_.first_incarnation});
 }
 
 void Agent::connect_relay(const Order::Relays& relays) {
-  if (!relay_ || relays.host_size() != relays.port_size()) return;
-  std::vector<relay::Address> nodes;
-  for (int i = 0; i < relays.host_size(); ++i) {
-    nodes.push_back({relays.host(i), static_cast<std::uint16_t>(relays.port(i))});
+  const int hosts = relays.host_size();
+  if (!relay_ || hosts != relays.port_size() || hosts != relays.part_port_size()) return;
+  const std::size_t all = plan_.options.layout.size();
+  if (relays.first() > all || static_cast<std::size_t>(hosts) > all - relays.first()) return;
+  holders_.resize(all);
+  for (int i = 0; i < hosts; ++i) {
+    const std::uint32_t node = relays.first() + static_cast<std::uint32_t>(i);
+    relay_->set_node(node, {relays.host(i), static_cast<std::uint16_t>(relays.port(i))});
+    holders_[node] = {node, {relays.host(i), static_cast<std::uint16_t>(relays.part_port(i))}};
   }
-  watch_relay(relay_->start(std::move(nodes)));
+  if (!relay_->is_paused() && relay_->pid() <= 0) watch_relay(relay_->start_again());
 }
 
 void Agent::watch_relay(pid_t pid) {
@@ -169,17 +239,100 @@ void Agent::stop() {
   carry_out(core_.stop());
 }
 
-// Several hosts would have to agree on a set.
-void Agent::roll_back(std::uint32_t incarnation) {
-  if (relay_ || segment_.recycles() || !core_.has_set()) {
+// The relay and all ranks end before the journal is put back, and with them the connections: what
+// another host has shown before it went back must not arrive afterwards.
+void Agent::roll_back(const Order::RollBack& order) {
+  const bool is_newest = order.set() == 0 || order.set() == core_.set();
+  if (segment_.recycles() || !core_.has_set() || !is_newest || all_over_) {
     return reporter_.happened(0, Event::NoSet{});
   }
-  carry_out(core_.roll_back(incarnation));
+  awaits_marks_of_ = 0;
+  written_sets_.give_up_part();
+  if (parts_) parts_->give_up();
+  if (relay_) processes_.forget_helper(relay_->pause(order.incarnation()));
+  carry_out(core_.roll_back(order.incarnation()));
+}
+
+void Agent::wake() {
+  if (stopping_) return;
+  if (started_) {
+    carry_out(core_.wake());
+  } else {
+    start();
+  }
+  if (relay_ && relay_->is_paused()) watch_relay(relay_->start_again());
+}
+
+// --- Sets of several hosts
+
+void Agent::want_images(const Order::WantImages& order) {
+  snapshots_.begins();
+  carry_out(order.as_set() ? core_.want_set(order.number()) : core_.want_each(order.number()));
+}
+
+// All ranks can go back to a set only when every host knows how far the images of all hosts are.
+void Agent::act(std::uint32_t, const Do::TellOfSet& a) {
+  awaits_marks_of_ = a.news == SetNews::kMade ? a.number : 0;
+  look_for_marks_ns_ = kLookForMarksNs;
+  if (awaits_marks_of_ != 0) return look_at_marks();
+  reporter_.happened(0, Event::OfSet{a.number, a.news});
+}
+
+void Agent::part_written(std::uint64_t set, const std::string& path, const std::string& fault) {
+  if (!fault.empty() || !parts_ || partner_ >= holders_.size()) return tell_of_part(set, fault);
+  if (parts_->send(holders_[partner_], set, path)) return;
+  reporter_.happened(0,
+                     Event::OfSet{set, SetNews::kNotStored});  // the one before is being given up
+}
+
+// Once for each reason.
+void Agent::tell_not_stored(const std::string& why) {
+  if (stopping_ || plan_.forbidden.personality || std::exchange(not_stored_, why) == why) return;
+  const std::string& directory = plan_.options.checkpoint_directory;
+  reporter_.tell(
+      "the newest snapshots of host " + std::to_string(plan_.host) + " could not be " +
+      (directory.empty() ? "given to another host" : "written to " + directory) + ": " + why +
+      (plan_.options.survive_host ? "; if a host is lost now, all ranks go back to those before"
+                                  : ""));
+}
+
+void Agent::on_part_stored() {
+  if (const auto stored = parts_->outcome()) tell_of_part(stored->set, stored->fault);
+}
+
+void Agent::tell_of_part(std::uint64_t set, const std::string& fault) {
+  Event::OfSet said = {set, SetNews::kStored};
+  if (!fault.empty()) {
+    tell_not_stored(fault);
+    said.news = SetNews::kNotStored;
+  }
+  for (const std::uint32_t r : plan_.local) {
+    const std::uint64_t mark = set | wire::kMarkOfImage;
+    for (int s = 0; s < 2; ++s) said.printed.push_back(outputs_.bytes_before(r, s, mark));
+  }
+  reporter_.happened(0, said);
+}
+
+void Agent::keep_set(std::uint64_t set) {
+  carry_out(core_.keep_set(set));
+  if (!parts_) return;
+  parts_->forget_before(set);
+  written_sets_.settled(set);
+}
+
+void Agent::look_at_marks() {
+  if (awaits_marks_of_ == 0) return;
+  if (!journal::has_marks(segment_.base(), awaits_marks_of_)) {
+    look_for_marks_ns_ = std::min(2 * look_for_marks_ns_, kLongestLookNs);
+    return marks_timer_.set(loop_.now_ns() + look_for_marks_ns_);
+  }
+  reporter_.happened(0, Event::OfSet{std::exchange(awaits_marks_of_, 0), SetNews::kMade});
 }
 
 void Agent::act(std::uint32_t, const Do::PutBack& a) {
   put_back_age_ns_ = segment_.age_of_set_ns(a.set);
-  journal::put_back(segment_.base(), a.set);
+  journal::put_back(segment_.base(), plan_.local, a.set);
+  journal::put_copies_back(segment_.base(), plan_.local, a.set);
   for (const std::uint32_t rank : plan_.local) outputs_.make_void(rank, a.set | wire::kMarkOfImage);
   put_files_back(a.set);
 }
@@ -188,9 +341,9 @@ void Agent::act(std::uint32_t, const Do::PutBack& a) {
 // have appended to since.
 void Agent::put_files_back(std::uint64_t set) {
   if (plan_.file_logs.empty()) return;
-  std::vector<std::uint64_t> observations;
+  std::vector<std::uint64_t> observations(plan_.ranks, 0);
   for (const std::uint32_t r : plan_.local) {
-    observations.push_back(journal::region_of(segment_.base(), r)->observations.tail.load());
+    observations[r] = journal::region_of(segment_.base(), r)->observations.tail.load();
   }
   const auto changes = FileChanges::read_since(set, plan_.file_logs, observations);
   if (!changes.ok()) return reporter_.tell(changes.error().text);
@@ -208,7 +361,7 @@ void Agent::put_files_back(std::uint64_t set) {
 }
 
 void Agent::act(std::uint32_t, const Do::ReportBack& a) {
-  reporter_.happened(0, Event::RolledBack{a.set, put_back_age_ns_});
+  reporter_.happened(0, Event::RolledBack{a.set, put_back_age_ns_, a.back_as});
 }
 
 void Agent::idle() {
@@ -257,8 +410,11 @@ void Agent::finish() {
   if (relay_) relay_->stop();
   processes_.await_helpers(guardian_->pid());  // a report that has begun is finished
   processes_.kill_leftovers(guardian_->pid());
+  parts_watch_.reset();
+  parts_.reset();         // no agent stores a part here any more
   std::error_code error;  // behind the last process, which could make it again
   if (!plan_.writes_sets) std::filesystem::remove_all(plan_.file_logs, error);
+  if (!plan_.directory.empty()) std::filesystem::remove_all(plan_.directory, error);
   finished.mutable_finished();
   reporter_.send(std::move(finished));
 }
@@ -345,10 +501,18 @@ void Agent::feed(std::uint32_t rank, decltype(AgentEvent::what) what) {
 
 RankOutputs::Calls Agent::output_calls() {
   RankOutputs::Calls calls;
-  calls.show = [this](int stream, std::string bytes) {
+  calls.keeps_raw = plan_.options.survive_host;
+  calls.show = [this](int stream, std::string bytes, const RankOutputs::Printed& of) {
     Report shown;
-    shown.mutable_output()->set_stream(static_cast<std::uint32_t>(stream));
-    shown.mutable_output()->set_bytes(std::move(bytes));
+    Report::Output& output = *shown.mutable_output();
+    output.set_stream(static_cast<std::uint32_t>(stream));
+    output.set_bytes(std::move(bytes));
+    if (plan_.options.survive_host) {
+      output.set_rank(of.rank);
+      output.set_of_rank(static_cast<std::uint32_t>(of.stream));
+      output.set_begin(of.begin);
+      output.set_raw(of.bytes);
+    }
     reporter_.send(std::move(shown));
   };
   // A shell may print about its program's death before ftrun kills the shell.
@@ -405,7 +569,7 @@ Processes::Calls Agent::process_calls() {
 }
 
 void Agent::on_helper_ended(pid_t pid) {
-  if (relay_ && pid == relay_->pid()) {
+  if (relay_ && pid == relay_->pid() && !relay_->is_paused()) {
     watch_relay(relay_->start_again());
   } else if (pid == guardian_->pid()) {
     guardian_->lost();

@@ -16,6 +16,7 @@
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
+#include "launcher/agent/part_store.h"
 #include "launcher/agent/position_reports.h"
 #include "launcher/agent/processes.h"
 #include "launcher/agent/protection_reports.h"
@@ -46,6 +47,10 @@ class Agent : private AgentDriver {
   // relay cannot be reached.
   std::optional<Error> open_relay();
   std::uint32_t relay_port() const { return relay_->port(); }
+  std::uint32_t part_port() const { return parts_ ? parts_->port() : 0; }
+  // To be called when the supervisor knows these ports. Reports that the ranks of a lost host,
+  // whose place this one takes, can go on.
+  void report_restored();
   // To be called whenever nothing is queued in the loop.
   void idle();
   // Those of --kill that have not fired yet.
@@ -53,13 +58,22 @@ class Agent : private AgentDriver {
 
  private:
   // --- Orders.
+  void order_of_set(const Order& order);
   void start();
   void start_ranks_from(std::size_t i);
   void stop();
   void connect_relay(const Order::Relays& relays);
   void watch_relay(pid_t pid);
   void on_helper_ended(pid_t pid);
-  void roll_back(std::uint32_t incarnation);
+  void roll_back(const Order::RollBack& order);
+  void wake();
+  void want_images(const Order::WantImages& order);
+  void look_at_marks();
+  void part_written(std::uint64_t set, const std::string& path, const std::string& fault);
+  void on_part_stored();
+  void tell_of_part(std::uint64_t set, const std::string& fault);
+  void tell_not_stored(const std::string& why);
+  void keep_set(std::uint64_t set);
   void put_files_back(std::uint64_t set);
   void finish();
   void keep_journal(Report::Finished& finished);
@@ -85,9 +99,13 @@ class Agent : private AgentDriver {
   }
   void act(std::uint32_t, const Do::WantSet& a) override { snapshots_.want_set(a); }
   void act(std::uint32_t rank, const Do::Want& a) override { snapshots_.want(rank, a); }
+  void act(std::uint32_t, const Do::TellOfSet& a) override;
   void act(std::uint32_t rank, const Do::PutBack& a) override;
   void act(std::uint32_t rank, const Do::ReportBack& a) override;
   void act(std::uint32_t rank, const Do::Keep& a) override;
+  void act(std::uint32_t rank, const Do::Spare& a) override {
+    processes_.add_image(rank, static_cast<pid_t>(a.pid));
+  }
   void act(std::uint32_t, const Do::EndImage& a) override { written_sets_.end_image(a); }
   void act(std::uint32_t, const Do::AskImages&) override { snapshots_.ask(); }
   void act(std::uint32_t rank, const Do::Wake& a) override {
@@ -145,9 +163,18 @@ class Agent : private AgentDriver {
   PositionReports positions_;
   StandstillDriver standstill_;
   std::optional<RelayProcess> relay_;
+  std::optional<PartStore> parts_;  // --survive host
+  Loop::Watch parts_watch_;
+  std::vector<PartStore::Holder> holders_;  // by host
+  std::uint32_t partner_ = 0;               // host that is given the part of the next set
+  bool started_ = false;
+  std::string not_stored_;  // why, if that was told
   Loop::Timer kill_timer_;  // end of the grace after SIGTERM
   Loop::Timer look_timer_;
   std::uint64_t journal_peak_bytes_ = 0;  // as of the latest look
+  Loop::Timer marks_timer_;               // the next look for the marks of other hosts' images
+  std::uint64_t look_for_marks_ns_ = 0;   // the pause before that look
+  std::uint64_t awaits_marks_of_ = 0;     // number of a set that is made here; 0: of none
   std::uint64_t put_back_age_ns_ = 0;     // age of the set that all ranks have gone back to last
   bool stopping_ = false;
   bool all_over_ = false;

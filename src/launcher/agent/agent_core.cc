@@ -58,7 +58,8 @@ void AgentCore::enter_incarnation(Rank& rank) {
   rank.state = State::kRunning;
 }
 
-AgentCore::AgentCore(const LocalRanks& local) : local_(local) {
+AgentCore::AgentCore(const LocalRanks& local, bool is_whole_job)
+    : local_(local), is_whole_job_(is_whole_job) {
   for (const std::uint32_t rank : local) ranks_[rank];
 }
 
@@ -88,7 +89,8 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
   r.finalized = true;
   // It makes no image any more.
   if (!r.in_flight || !is_pending_set(r.wanted)) return;
-  has_set() ? give_up_set() : keep_one_by_one();
+  if (!is_whole_job_) return tell_of_set(r.wanted, SetNews::kMissing);
+  has_set() ? drop_set() : keep_one_by_one();
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::TreeGone&) {
@@ -109,8 +111,11 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Spawned& e) {
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
+  if (!is_whole_job_ && e.number > newest_wanted_) begin_set(e.number);
+  if (!is_whole_job_ && e.number > ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
   if (e.number == ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
-  if (is_pending_set(e.number)) keep_one_by_one();
+  if (!is_pending_set(e.number)) return;
+  is_whole_job_ ? keep_one_by_one() : tell_of_set(e.number, SetNews::kCannot);
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::Forked& e) {
@@ -153,6 +158,9 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Registers& e) {
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageRegisters& e) {
   Rank& r = ranks_[rank];
+  // The number came with what a rank of another host has shown, before the order.
+  if (!is_whole_job_ && e.number > newest_wanted_) begin_set(e.number);
+  if (!is_whole_job_ && e.number > r.wanted) r.in_flight = false;  // it makes no earlier one now
   const bool current = e.incarnation == r.incarnation || !holds(ImageRule::kOfThisIncarnation);
   const bool wanted = (e.number == r.wanted || !holds(ImageRule::kNumberWanted)) &&
                       (r.in_flight || !holds(ImageRule::kOnlyInFlight));
@@ -169,6 +177,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageRegisters& e) {
     return;
   }
   r.pending = image;
+  if (!is_whole_job_) act(rank, Do::Spare{e.pid});
   keep_set_if_complete();
 }
 
@@ -194,13 +203,69 @@ void AgentCore::keep_set_if_complete() {
   for (const auto& [i, r] : ranks_) {
     if (r.pending.pid == 0) return;
   }
+  if (!is_whole_job_) return tell_of_set(pending_set_, SetNews::kMade);
   set_ = std::exchange(pending_set_, 0);
   for (auto& [i, r] : ranks_) replace(i, std::exchange(r.pending, Image{}));
 }
 
+// --- Sets of several hosts
+
+void AgentCore::tell_of_set(std::uint64_t number, SetNews news) {
+  act(local_.front(), Do::TellOfSet{number, news});
+}
+
+std::vector<AgentAction> AgentCore::want_set(std::uint64_t number) {
+  actions_.clear();
+  if (number > newest_wanted_) begin_set(number);
+  return std::move(actions_);
+}
+
+void AgentCore::begin_set(std::uint64_t number) {
+  newest_wanted_ = number;
+  for (const auto& [i, r] : ranks_) {
+    if (running(i) && r.initialized && !r.finalized && !stopping_) continue;
+    return tell_of_set(number, r.finalized ? SetNews::kMissing : SetNews::kDied);
+  }
+  // A rank that has not made an earlier image, one that is no part of a set, makes this one
+  // instead.
+  pending_set_ = number;
+  act(local_.front(), Do::WantSet{number});
+  for (const auto& [i, r] : ranks_) want(i, number);
+}
+
+std::vector<AgentAction> AgentCore::want_each(std::uint64_t number) {
+  actions_.clear();
+  newest_wanted_ = std::max(newest_wanted_, number);
+  for (const auto& [i, r] : ranks_) {
+    if (is_to_be_asked(i) && !stopping_) want(i, number);
+  }
+  return std::move(actions_);
+}
+
+std::vector<AgentAction> AgentCore::keep_set(std::uint64_t number) {
+  actions_.clear();
+  if (is_pending_set(number)) {
+    set_ = std::exchange(pending_set_, 0);
+    // One of them may have ended since it was made. Its rank keeps the former one.
+    for (auto& [i, r] : ranks_) {
+      const Image image = std::exchange(r.pending, Image{});
+      if (image.pid != 0) replace(i, image);
+    }
+  }
+  tell_of_set(number, SetNews::kSettled);
+  return std::move(actions_);
+}
+
+std::vector<AgentAction> AgentCore::give_up_set(std::uint64_t number, bool one_by_one) {
+  actions_.clear();
+  if (is_pending_set(number)) one_by_one ? keep_one_by_one() : drop_set();
+  tell_of_set(number, SetNews::kSettled);
+  return std::move(actions_);
+}
+
 // The set will not be complete: its images are of no use, because together they would be no state
 // of the job.
-void AgentCore::give_up_set() {
+void AgentCore::drop_set() {
   const std::uint64_t number = std::exchange(pending_set_, 0);
   for (auto& [i, r] : ranks_) {
     if (r.wanted == number) r.in_flight = false;
@@ -221,7 +286,9 @@ void AgentCore::keep_one_by_one() {
 
 bool AgentCore::has_set() const {
   for (const auto& [i, r] : ranks_) {
-    if (set_ == 0 || r.image.pid == 0 || r.image.number != set_) return false;
+    const bool image = r.image.pid != 0 && r.image.number == set_;
+    const bool written = !is_whole_job_ && needs_written(i) && r.written == set_;
+    if (set_ == 0 || (!image && !written)) return false;
   }
   return !stopping_;
 }
@@ -229,10 +296,10 @@ bool AgentCore::has_set() const {
 std::vector<AgentAction> AgentCore::roll_back(std::uint32_t incarnation) {
   actions_.clear();
   back_as_ = incarnation;
-  give_up_set();
+  drop_set();
   for (auto& [i, r] : ranks_) {
     r.in_flight = false;
-    if (r.state == State::kWaking) {
+    if (r.state == State::kWaking || r.state == State::kIdle) {
       enter(r, State::kEnded);  // a clone that comes now is of a former incarnation
     } else if (r.state == State::kRunning || r.state == State::kLingering) {
       enter(r, State::kDying);
@@ -249,10 +316,16 @@ void AgentCore::put_back_if_all_ended() {
   for (const auto& [i, r] : ranks_) {
     if (r.state != State::kEnded && holds(ImageRule::kKillAllFirst)) return;
   }
-  const std::uint32_t incarnation = std::exchange(back_as_, 0);
+  is_back_ = true;
   act(local_.front(), Do::PutBack{set_});
   act(local_.front(), Do::RingAll{});
-  act(local_.front(), Do::ReportBack{set_});
+  act(local_.front(), Do::ReportBack{set_, back_as_});
+}
+
+std::vector<AgentAction> AgentCore::wake() {
+  actions_.clear();
+  if (!std::exchange(is_back_, false)) return {};
+  const std::uint32_t incarnation = std::exchange(back_as_, 0);
   for (auto& [i, r] : ranks_) {
     r.incarnation = incarnation;
     r.files_go_back = true;
@@ -260,6 +333,7 @@ void AgentCore::put_back_if_all_ended() {
     act(i, Do::Admit{});
   }
   for (auto& [i, r] : ranks_) start_again(i);
+  return std::move(actions_);
 }
 
 void AgentCore::end_image(std::uint32_t rank) {
@@ -275,7 +349,14 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageEnded& e) {
   const bool coming = r.in_flight && e.number == r.wanted && holds(ImageRule::kEndedUnregistered);
   if (!kept && !coming && !pending) return;
   if (pending) r.pending = {};
-  if (pending || (coming && is_pending_set(e.number))) keep_one_by_one();
+  // Perhaps its rank dies, too, which is seen later: then the set that is there is needed.
+  if (pending || (coming && is_pending_set(e.number))) {
+    if (!is_whole_job_) {
+      tell_of_set(pending_set_, SetNews::kMissing);
+    } else {
+      has_set() ? drop_set() : keep_one_by_one();
+    }
+  }
   if (coming) r.in_flight = false;
   if (!stopping_ && holds(ImageRule::kAskAgain)) act(rank, Do::AskImages{});
   if (!kept) return;
@@ -404,7 +485,8 @@ void AgentCore::want(std::uint32_t rank, std::uint64_t number) {
 
 std::vector<AgentAction> AgentCore::end_images() {
   actions_.clear();
-  give_up_set();
+  if (!is_whole_job_ && pending_set_ != 0) tell_of_set(pending_set_, SetNews::kCannot);
+  drop_set();
   for (auto& [i, r] : ranks_) {
     r.in_flight = false;
     end_image(i);
@@ -449,7 +531,9 @@ void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
   r.cause = cause;
   r.ended_at_ns = now_ns_;
   // Also if it ended well: it will make no image any more.
-  if (pending_set_ != 0 && holds(ImageRule::kGiveUpAtDeath)) give_up_set();
+  if (pending_set_ != 0 && holds(ImageRule::kGiveUpAtDeath)) {
+    is_whole_job_ ? drop_set() : tell_of_set(pending_set_, SetNews::kDied);
+  }
   // Uses the exit code by which a shell reports a command that was killed.
   const Cause killed_script = script_killed(r);
   if (cause.same_as({Cause::Kind::kExit, 0}) && killed_script.kind == Cause::Kind::kSignal) {
@@ -470,7 +554,14 @@ void AgentCore::ended(std::uint32_t rank, const Cause& cause) {
     enter(r, State::kDying);
     act(rank, Do::KillTree{});
     const bool spared = r.image.pid != 0 && !stopping_ && holds(WrapperRule::kSpareWithImage);
-    if (!spared && holds(WrapperRule::kKillWithout)) kill_wrapper(rank);
+    if (!spared && holds(WrapperRule::kKillWithout)) {
+      // The rank begins at main again, whatever becomes of the set that is being made.
+      if (r.wrapper.pid != 0 && r.pending.pid != 0) {
+        act(rank, Do::EndImage{r.pending.pid, r.pending.connection});
+        r.pending = {};
+      }
+      kill_wrapper(rank);
+    }
   }
 }
 
@@ -479,8 +570,11 @@ void AgentCore::report(std::uint32_t rank) {
   const bool well = r.state == State::kLingering;
   enter(r, State::kEnded);
   if (holds(ImageRule::kOfThisIncarnation)) r.in_flight = false;
-  if (r.pending.pid != 0) act(rank, Do::EndImage{r.pending.pid, r.pending.connection});
-  r.pending = {};
+  // Whether those of several hosts are kept is decided by the supervisor.
+  if (is_whole_job_) {
+    if (r.pending.pid != 0) act(rank, Do::EndImage{r.pending.pid, r.pending.connection});
+    r.pending = {};
+  }
   const bool wrapped = r.wrapper.pid != 0 && holds(WrapperRule::kReadOn);
   if (wrapped) {
     act(rank, Do::Read{});
@@ -518,6 +612,8 @@ std::vector<AgentAction> AgentCore::resume(const ImageNumbers& numbers, std::uin
   for (auto& [i, r] : ranks_) {
     r.incarnation = incarnation;
     r.kept = r.wanted = r.written = numbers.at(i);
+    // On several hosts only sets are written.
+    if (!is_whole_job_) set_ = newest_wanted_ = numbers.at(i);
     r.why_lost = "its snapshot was lost";
     act(i, Do::PublishDeath{});
     act(i, Do::Admit{});
@@ -539,7 +635,8 @@ std::vector<AgentAction> AgentCore::stop() {
   actions_.clear();
   stopping_ = true;
   back_as_ = 0;
-  give_up_set();
+  is_back_ = false;
+  drop_set();
   for (auto& [i, r] : ranks_) {
     if (holds(ImageRule::kEndWithJob)) end_image(i);
     const bool restoring = r.state == State::kRestoring && holds(RestoreRule::kOverIfStopped);
@@ -573,6 +670,7 @@ std::vector<AgentAction> AgentCore::kill_all() {
 void AgentCore::give_up(std::uint32_t rank) { enter(ranks_.at(rank), State::kEnded); }
 
 bool AgentCore::all_over() const {
+  if (is_back_) return false;  // they are about to be started
   for (const auto& [rank, r] : ranks_) {
     if (r.state != State::kEnded) return false;
   }

@@ -27,7 +27,12 @@
 // the former set. If a rank dies before that, the images that have registered end. If a rank can
 // make no image, the others are kept one by one, and there is no set until the next one is
 // complete. While there is one, all ranks can go back to it: all of them are killed first, then the
-// segment is put back, and each one is started from its image.
+// segment is put back, and each one is started from its image when the supervisor orders that.
+//
+// If the job has other hosts, the supervisor decides about sets (supervisor/sets.h). Such a core
+// asks for images only when it is ordered to, or when the word of a set has come with what another
+// host has shown; it reports that the images of its ranks are made, or why they will not be, and
+// keeps them, or gives them up, when it is ordered to.
 //
 // A rank may be started by a script that waits for it, its *wrapper*. Such a rank moves into a
 // clone before its first image is made, and the process that the wrapper waits for stays as the
@@ -119,7 +124,8 @@ using ImageNumbers = std::map<std::uint32_t, std::uint64_t>;
 class AgentCore {
  public:
   // `local`: the ranks of this host. All ranks that are passed to it must be among them.
-  explicit AgentCore(const LocalRanks& local);
+  // is_whole_job: there are no ranks on other hosts, so this core decides about sets.
+  explicit AgentCore(const LocalRanks& local, bool is_whole_job = true);
   const LocalRanks& local() const { return local_; }
   void leave_out(ImageRule rule) { left_out_ = rule; }
   void leave_out(WrapperRule rule) { wrapper_left_out_ = rule; }
@@ -145,6 +151,14 @@ class AgentCore {
   // while a rank is being started again and there is a set: single images would replace those of
   // the set.
   std::vector<AgentAction> want_snapshots(SnapshotRound round);
+  // The same, if the job has other hosts, as the supervisor orders it: images of all ranks that can
+  // make one now, each of which is kept by itself; or a set. `number`: of each of the images.
+  std::vector<AgentAction> want_each(std::uint64_t number);
+  std::vector<AgentAction> want_set(std::uint64_t number);
+  // All hosts have made their images of this set: keep them.
+  std::vector<AgentAction> keep_set(std::uint64_t number);
+  // It will not be complete. one_by_one: its images are kept all the same.
+  std::vector<AgentAction> give_up_set(std::uint64_t number, bool one_by_one);
   // The set of images to which all ranks can go back; 0: there is none.
   std::uint64_t set() const { return has_set() ? set_ : 0; }
   bool has_set() const;
@@ -152,6 +166,9 @@ class AgentCore {
   bool may_have_set() const { return has_set() || pending_set_ != 0; }
   // All ranks go back to it, as this incarnation. REQUIRES has_set().
   std::vector<AgentAction> roll_back(std::uint32_t incarnation);
+  bool goes_back() const { return back_as_ != 0; }
+  // Starts them. REQUIRES that they have gone back.
+  std::vector<AgentAction> wake();
   // Ends all images: a death would end the job, so they are of no use.
   std::vector<AgentAction> end_images();
 
@@ -169,6 +186,9 @@ class AgentCore {
   };
   const Image& image(std::uint32_t rank) const { return ranks_.at(rank).image; }
   bool has_image(std::uint32_t rank) const { return image(rank).pid != 0; }
+  // Its image of the set that is being made.
+  const Image& pending_image(std::uint32_t rank) const { return ranks_.at(rank).pending; }
+  std::uint64_t pending_set() const { return pending_set_; }
   // The rank runs, and its image may be asked to write itself.
   bool can_be_written(std::uint32_t rank) const {
     return running(rank) && has_image(rank) && !ranks_.at(rank).finalized;
@@ -266,7 +286,9 @@ class AgentCore {
   void replace(std::uint32_t rank, const Image& image);
   bool is_pending_set(std::uint64_t number) const { return number != 0 && number == pending_set_; }
   void keep_set_if_complete();
-  void give_up_set();
+  void begin_set(std::uint64_t number);
+  void tell_of_set(std::uint64_t number, SetNews news);
+  void drop_set();
   void keep_one_by_one();
   void put_back_if_all_ended();
   bool holds(ImageRule rule) const { return rule != left_out_; }
@@ -278,12 +300,15 @@ class AgentCore {
   }
 
   LocalRanks local_;
+  bool is_whole_job_;
   std::map<std::uint32_t, Rank> ranks_;
   std::vector<AgentAction> actions_;
-  std::uint64_t now_ns_ = 0;       // of the newest event
-  std::uint64_t set_ = 0;          // the newest that was complete
-  std::uint64_t pending_set_ = 0;  // that is being made; 0: none
-  std::uint32_t back_as_ = 0;      // all ranks are going back, as this incarnation; 0: they are not
+  std::uint64_t now_ns_ = 0;         // of the newest event
+  std::uint64_t set_ = 0;            // the newest that was complete
+  std::uint64_t pending_set_ = 0;    // that is being made; 0: none
+  std::uint64_t newest_wanted_ = 0;  // number that was ordered, or has come from another host
+  std::uint32_t back_as_ = 0;  // all ranks are going back, as this incarnation; 0: they are not
+  bool is_back_ = false;       // and await the order to begin
   bool stopping_ = false;
   ImageRule left_out_ = ImageRule::kNone;
   WrapperRule wrapper_left_out_ = WrapperRule::kNone;

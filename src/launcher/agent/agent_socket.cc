@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "launcher/agent/forbidden_calls.h"
 #include "launcher/base/process.h"
 
 namespace rejoin::launcher {
@@ -24,9 +25,24 @@ Descriptor process_behind(int socket, pid_t pid) {
   return Descriptor(errno == ENOPROTOOPT ? open_pidfd(pid) : -1);
 }
 
+// Whether process_behind() has no means: the kernel is older, and a seccomp filter forbids the
+// other.
+bool lacks_pidfds() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  const Descriptor one(ends[0]), other(ends[1]);
+  return !process_behind(one.get(), getpid()).open() && (errno == EPERM || errno == ENOSYS);
+}
+
 }  // namespace
 
 Result<Descriptor> listen_at(const std::string& name) {
+  if (lacks_pidfds()) {
+    return Error{
+        what_forbids() +
+        " pidfd_open(), without which ftrun cannot know on this kernel which processes are "
+        "its ranks; the profile of a container can allow it (docs/containers.md)"};
+  }
   Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const wire::Address address(name.data(), name.size());
   constexpr int kWaiting = 4096;

@@ -14,6 +14,7 @@
 
 #include "journal/contexts.h"
 #include "journal/log.h"
+#include "launcher/agent/host_sets.h"
 #include "launcher/agent/image_sets.h"
 #include "launcher/base/grammar.h"
 
@@ -236,7 +237,7 @@ std::optional<Error> prepare_checkpoint_directory(const std::string& directory, 
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return Error{"--checkpoint-dir " + directory + ": " + error_text(errno)};
   }
-  if (!resume && holds_image_sets(directory)) {
+  if (!resume && (holds_image_sets(directory) || holds_host_sets(directory))) {
     return Error{"--checkpoint-dir " + directory +
                  " holds images of a job already: add --resume to go on from them, or give another "
                  "directory"};

@@ -12,7 +12,7 @@ CheckpointOffers::CheckpointOffers(Loop& loop, const HostPlan& plan, const JobSe
                                    std::function<void()> news)
     : loop_(loop), plan_(plan), outputs_(outputs), reporter_(reporter), news_(std::move(news)) {
   const std::string& directory = plan.options.checkpoint_directory;
-  if (directory.empty()) return;
+  if (directory.empty() || !plan.is_whole_job()) return;
   writer_.emplace(segment, directory, owner_of(plan.options, plan.programs));
   watch_ =
       Loop::Watch(loop, writer_->descriptor(), EPOLLIN, [this](std::uint32_t) { report_news(); });

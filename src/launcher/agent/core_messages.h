@@ -120,6 +120,11 @@ struct AgentAction {
   struct WantSet {
     std::uint64_t number;
   };
+  // Report to the supervisor about the set that it has ordered.
+  struct TellOfSet {
+    std::uint64_t number;
+    SetNews news;
+  };
   // Request an image of the rank.
   struct Want {
     std::uint64_t number;
@@ -128,15 +133,21 @@ struct AgentAction {
   struct PutBack {
     std::uint64_t set;
   };
-  // Report to the supervisor that all ranks have gone back to this set. They have not begun to run.
+  // Report to the supervisor that all ranks have gone back to this set. They begin to run when it
+  // orders that.
   struct ReportBack {
     std::uint64_t set;
+    std::uint32_t back_as;
   };
   // The image has registered: its cursors become the rank's low-water marks.
   struct Keep {
     std::uint64_t number;
     std::int64_t pid;  // of the image
     int connection;
+  };
+  // The image, of a set of several hosts, is not kept yet, and outlives its rank all the same.
+  struct Spare {
+    std::int64_t pid;
   };
   // The image is not needed any more.
   struct EndImage {
@@ -191,8 +202,9 @@ struct AgentAction {
 
   std::uint32_t rank;
   std::variant<Spawn, Welcome, Refuse, Terminate, KillTree, AwaitOutput, Drain, Read, PublishDeath,
-               RingAll, Admit, WantSet, Want, PutBack, ReportBack, Keep, EndImage, AskImages, Wake,
-               Restore, Adopt, Move, Release, KillWrapper, EndKeeper, Notice, Lost, ReportEnded>
+               RingAll, Admit, WantSet, TellOfSet, Want, PutBack, ReportBack, Keep, Spare, EndImage,
+               AskImages, Wake, Restore, Adopt, Move, Release, KillWrapper, EndKeeper, Notice, Lost,
+               ReportEnded>
       what;
 };
 
@@ -222,10 +234,12 @@ class AgentDriver {
   virtual void act(std::uint32_t rank, const AgentAction::RingAll&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Admit&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::WantSet&) = 0;
+  virtual void act(std::uint32_t rank, const AgentAction::TellOfSet&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Want&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::PutBack&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::ReportBack&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Keep&) = 0;
+  virtual void act(std::uint32_t rank, const AgentAction::Spare&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::EndImage&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::AskImages&) = 0;
   virtual void act(std::uint32_t rank, const AgentAction::Wake&) = 0;

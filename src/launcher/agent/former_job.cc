@@ -11,8 +11,6 @@
 namespace rejoin::launcher {
 namespace {
 
-std::string note_in(const std::string& directory) { return directory + "/job"; }
-
 // The boot id is part of the name, because names of pipes repeat after a reboot.
 std::string boot() { return read_small_file("/proc/sys/kernel/random/boot_id"); }
 
@@ -33,9 +31,11 @@ pid_t holder_of(const std::string& lifeline) {
 
 }  // namespace
 
+std::string note_of_job(const std::string& directory) { return directory + "/job"; }
+
 std::optional<Error> await_former_job(const std::string& directory) {
   constexpr int kTries = 250, kPauseMs = 20;
-  const std::string note = read_small_file(note_in(directory));
+  const std::string note = read_small_file(note_of_job(directory));
   const std::string now = boot();
   if (note.size() <= now.size() || note.compare(0, now.size(), now) != 0) return {};
   const std::string lifeline = note.substr(now.size());
@@ -53,7 +53,7 @@ std::optional<Error> await_former_job(const std::string& directory) {
 }
 
 JobNote::JobNote(const std::string& directory, const Lifeline& lifeline)
-    : path_(note_in(directory)) {
+    : path_(note_of_job(directory)) {
   FILE* file = fopen(path_.c_str(), "we");
   if (file == nullptr) return;
   fputs((boot() + lifeline.name()).c_str(), file);

@@ -13,6 +13,9 @@ namespace rejoin::launcher {
 // Waits until none of them is left. Errors: one is still left after five seconds.
 std::optional<Error> await_former_job(const std::string& directory);
 
+// The path of that file.
+std::string note_of_job(const std::string& directory);
+
 // A file in the directory that identifies this job's processes for the next job, by the lifeline
 // that all of them hold. Removed at the job's end, when no process is left to wait for.
 class JobNote {

@@ -27,7 +27,7 @@ using process_image::Extent;
 using process_image::ImageHead;
 using process_image::MappingHead;
 
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 constexpr std::size_t kSumDigits = 16;
 
 NumberedEntries sets_of(const std::string& directory) {
@@ -40,6 +40,8 @@ std::string json_of(const ImageSet& set) {
   Json json;
   json["format"] = kFormat;
   json["number"] = set.number;
+  json["job"] = set.job;
+  json["incarnation"] = set.incarnation;
   json["program"] = set.owner.program;
   json["build"] = set.owner.build;
   json["arguments"] = set.owner.arguments;
@@ -67,6 +69,8 @@ std::string json_of(const ImageSet& set) {
 ImageSet set_of(const Json& json) {
   ImageSet set;
   set.number = json.at("number");
+  set.job = json.at("job");
+  set.incarnation = json.at("incarnation");
   set.owner.program = json.at("program");
   set.owner.build = json.at("build");
   set.owner.arguments = json.at("arguments").get<std::vector<std::string>>();
@@ -129,6 +133,15 @@ std::string fault_of_files(const ImageSet& set) {
     if (!fault.empty()) return "is damaged: " + f.name + " " + fault;
   }
   return {};
+}
+
+// Reads the set and all of its files. Errors: what is wrong with it.
+Result<ImageSet> complete_set(const std::string& directory, std::uint64_t number) {
+  ImageSet set;
+  std::string fault = read_set(directory, number, &set);
+  if (fault.empty()) fault = fault_of_files(set);
+  if (!fault.empty()) return Error{sets_of(directory).path_of(number) + " " + fault};
+  return set;
 }
 
 // Returns why no job can resume from the set on this machine, or an empty string.
@@ -250,8 +263,32 @@ void remove_file_logs(const std::string& logs, const std::vector<std::uint64_t>&
   }
 }
 
+std::string path_of_image_set(const std::string& directory, std::uint64_t number) {
+  return sets_of(directory).path_of(number);
+}
+
 bool holds_image_sets(const std::string& directory) {
   return !sets_of(directory).numbers().empty();
+}
+
+std::vector<std::uint64_t> image_sets_at(const std::string& directory) {
+  return sets_of(directory).numbers();
+}
+
+Result<ImageSet> image_set_at(const std::string& directory, std::uint64_t number) {
+  ImageSet set;
+  const std::string fault = read_set(directory, number, &set);
+  if (!fault.empty()) return Error{path_of_image_set(directory, number) + " " + fault};
+  return set;
+}
+
+std::optional<Error> remove_image_sets_after(const std::string& directory, std::uint64_t number) {
+  const NumberedEntries sets = sets_of(directory);
+  for (const std::uint64_t newer : sets.numbers()) {
+    if (newer <= number) break;
+    if (const auto error = sets.remove(newer)) return error;
+  }
+  return {};
 }
 
 std::optional<Error> remove_image_sets(const std::string& directory) {
@@ -266,19 +303,23 @@ Result<ImageSet> newest_image_set(const std::string& directory, const Checkpoint
                                   std::vector<std::string>& notices) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(directory, error);
-  const NumberedEntries sets = sets_of(absolute);
-  const auto read = [&](std::uint64_t number) -> Result<ImageSet> {
-    ImageSet set;
-    std::string fault = read_set(absolute, number, &set);
-    if (fault.empty()) fault = fault_of_files(set);
-    if (!fault.empty()) return Error{sets.path_of(number) + " " + fault};
-    return set;
-  };
-  auto set = sets.newest<ImageSet>(read, notices);
+  auto set = sets_of(absolute).newest<ImageSet>(
+      [&](std::uint64_t number) { return complete_set(absolute, number); }, notices);
   if (!set) return Error{"--resume: there is no complete set of images in " + directory};
   const std::string why_not = objection(*set, owner, library_directory);
   if (!why_not.empty()) return Error{why_not};
   return std::move(*set);
+}
+
+Result<ImageSet> resumable_image_set(const std::string& directory, std::uint64_t number,
+                                     const CheckpointOwner& owner,
+                                     const std::string& library_directory) {
+  std::error_code error;
+  auto set = complete_set(std::filesystem::absolute(directory, error), number);
+  if (!set.ok()) return set;
+  const std::string why_not = objection(set.value(), owner, library_directory);
+  if (!why_not.empty()) return Error{why_not};
+  return set;
 }
 
 std::vector<FoundImageSet> image_sets_in(const std::string& directory,
@@ -305,23 +346,25 @@ std::vector<FoundImageSet> image_sets_in(const std::string& directory,
 // --- Writing
 
 ImageSetWriter::ImageSetWriter(const std::string& directory, std::string library_directory,
-                               std::size_t kept, bool compress)
+                               const Retention& retention, bool compress)
     : sets_(sets_of(directory)),
       library_directory_(std::move(library_directory)),
-      kept_(kept),
+      retention_(retention),
       compress_(compress),
       wake_owner_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   sets_.remove_parts();
   std::error_code error;
   const auto there = sets_.numbers();
   if (!there.empty()) next_ = there.front() + 1;
+  all_settled_.assign(there.rbegin(), there.rend());
   if (there.empty()) std::filesystem::remove_all(file_logs_in(sets_.directory()), error);
   thread_ = std::thread([this] { run(); });
 }
 
 std::string ImageSetWriter::part() const { return sets_.part_of(number_); }
 
-Result<std::vector<Descriptor>> ImageSetWriter::begin(std::uint64_t number, std::uint32_t ranks) {
+Result<std::vector<Descriptor>> ImageSetWriter::begin(std::uint64_t number,
+                                                      const LocalRanks& ranks) {
   {
     const std::lock_guard lock(mutex_);
     number_ = number;
@@ -330,7 +373,7 @@ Result<std::vector<Descriptor>> ImageSetWriter::begin(std::uint64_t number, std:
   }
   if (mkdir(part().c_str(), 0700) != 0) return Error{part() + ": " + error_text(errno)};
   std::vector<Descriptor> files;
-  for (std::uint32_t r = 0; r < ranks; ++r) {
+  for (const std::uint32_t r : ranks) {
     const std::string path = part() + "/image-" + std::to_string(r);
     files.emplace_back(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (files.back().open()) continue;
@@ -362,6 +405,12 @@ void ImageSetWriter::abandon() {
   wake_.notify_one();
 }
 
+void ImageSetWriter::settled(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  settled_.push_back(number);
+  wake_.notify_one();
+}
+
 void ImageSetWriter::remove_all() {
   const std::lock_guard lock(mutex_);
   removing_ = true;
@@ -389,8 +438,9 @@ void ImageSetWriter::run() {
   step_back();
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock,
-               [this] { return journal_ || complete_ || abandoned_ || removing_ || ending_; });
+    wake_.wait(lock, [this] {
+      return journal_ || complete_ || abandoned_ || !settled_.empty() || removing_ || ending_;
+    });
     if (ending_) break;
     run_one(lock);
   }
@@ -417,6 +467,12 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     if (number_ == number) fault_ = fault;
+  } else if (!settled_.empty()) {
+    const std::uint64_t newest = settled_.front();
+    settled_.erase(settled_.begin());
+    lock.unlock();
+    remove_unsettled(newest);
+    lock.lock();
   } else if (!complete_) {
     removing_ = false;
     lock.unlock();
@@ -428,16 +484,29 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
     const Outcome begun = {number, sets_.path_of(number), fault_};
     lock.unlock();
     Outcome done = complete_now(set, begun, path);
-    if (done.fault.empty()) {
-      sets_.remove_old(number, kept_);
-      remove_file_logs();
-    } else {
+    if (!done.fault.empty()) {
       sets_.remove_part(number);
+    } else if (!retention_.until_settled) {
+      sets_.remove_old(number, retention_.kept);
+      remove_file_logs();
     }
     lock.lock();
     outcome_ = std::move(done);
     eventfd_write(wake_owner_.get(), 1);
   }
+}
+
+// Until another host has written its part of the newest set, the job can go on only from one of
+// those before.
+void ImageSetWriter::remove_unsettled(std::uint64_t newest) {
+  all_settled_.push_back(newest);
+  while (all_settled_.size() > retention_.kept) all_settled_.erase(all_settled_.begin());
+  for (const std::uint64_t number : sets_.numbers()) {
+    const bool stays =
+        number > newest || std::count(all_settled_.begin(), all_settled_.end(), number) > 0;
+    if (!stays) sets_.remove(number);
+  }
+  remove_file_logs();
 }
 
 ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done,
@@ -447,13 +516,16 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
     done.fault = fault;
     return done;
   };
+  std::vector<std::string> names = {"input", "journal"};
   for (std::uint32_t r = 0; r < set.owner.ranks; ++r) {
-    const std::string fault = note_image(set, r, part + "/image-" + std::to_string(r));
-    if (!fault.empty()) return failed(fault);
+    const std::string name = "image-" + std::to_string(r);
+    if (set.images[r].number != 0) {
+      const std::string fault = note_image(set, r, part + "/" + name);
+      if (!fault.empty()) return failed(fault);
+      names.push_back(name);
+    }
     done.executables.push_back(set.images[r].executable);
   }
-  std::vector<std::string> names = {"input", "journal"};
-  for (std::uint32_t r = 0; r < set.owner.ranks; ++r) names.push_back("image-" + std::to_string(r));
   for (std::string& name : names) {
     std::string path = part + "/" + name;
     const bool durable = compress_ && name != "input" ? compress_file(path) : sync_path(path);

@@ -13,8 +13,9 @@
 //                  machine, and the size and XXH3 of each file
 //
 // With --compress the images and the journal have names that end by ".zst" (compressed_files.h).
-// The newest sets are retained (--keep-sets; numbered_entries.h). With several hosts, the same
-// files will be sent to another host's agent instead: ImageSetWriter is the seam.
+// The newest sets are retained (--keep-sets; numbered_entries.h). With several hosts, each has its
+// part of a set in a directory of its own (host_sets.h), or gives it to another host's agent
+// (part_store.h).
 #pragma once
 
 #include <condition_variable>
@@ -39,6 +40,8 @@ namespace rejoin::launcher {
 struct ImageSet {
   std::string path;  // of its directory
   std::uint64_t number = 0;
+  std::uint64_t job = 0;          // that wrote it: a random number, another one after --resume
+  std::uint32_t incarnation = 0;  // the first that no rank has been when it was cut
   CheckpointOwner owner;
   std::int64_t cut_at_s = 0;      // of the state from which a job resumes; since 1970
   std::uint64_t put_back_to = 0;  // the number of all images, if they are a set by themselves; or 0
@@ -53,7 +56,7 @@ struct ImageSet {
     std::uint64_t number;
     std::string executable;
   };
-  std::vector<Image> images;        // by rank
+  std::vector<Image> images;        // by rank; number 0: it is not in this part of the set
   std::vector<Checksum> file_logs;  // by rank, of the log since the image (wire/file_log.h)
   bool input_ended = false;         // all of the input had been read from its source
   bool input_begun = false;         // some of it had
@@ -74,8 +77,16 @@ std::string file_log_in(const std::string& logs, std::uint32_t rank, std::uint64
 Checksum checksum_of_file_log(const std::string& log, std::uint64_t bytes);
 // Removes the logs of images that are older than these, by rank, and the files saved for them.
 void remove_file_logs(const std::string& logs, const std::vector<std::uint64_t>& oldest);
+// The path of a set in such a directory.
+std::string path_of_image_set(const std::string& directory, std::uint64_t number);
 // Returns whether the directory has a set, complete or not.
 bool holds_image_sets(const std::string& directory);
+// The numbers of the sets in the directory that are in place, the newest first.
+std::vector<std::uint64_t> image_sets_at(const std::string& directory);
+// Reads what is known about one of them, but none of its files. Errors: what is wrong with it.
+Result<ImageSet> image_set_at(const std::string& directory, std::uint64_t number);
+// Removes those that are newer than this one. Errors: one cannot be removed.
+std::optional<Error> remove_image_sets_after(const std::string& directory, std::uint64_t number);
 // Removes all sets, complete or not, and the ranks' file logs for them. Errors: one cannot be
 // removed.
 std::optional<Error> remove_image_sets(const std::string& directory);
@@ -84,6 +95,12 @@ std::optional<Error> remove_image_sets(const std::string& directory);
 Result<ImageSet> newest_image_set(const std::string& directory, const CheckpointOwner& owner,
                                   const std::string& library_directory,
                                   std::vector<std::string>& notices);
+
+// Returns this set, if it is complete and the job of `owner` may resume from it on this machine.
+// Errors: what is wrong with it, or what differs.
+Result<ImageSet> resumable_image_set(const std::string& directory, std::uint64_t number,
+                                     const CheckpointOwner& owner,
+                                     const std::string& library_directory);
 
 // Result of `ftrun inspect` for one set.
 struct FoundImageSet {
@@ -108,21 +125,27 @@ class ImageSetWriter {
     std::vector<std::string> executables = {};  // by rank
   };
 
-  // `kept`: how many sets are retained. `compress`: images and journals.
-  ImageSetWriter(const std::string& directory, std::string library_directory, std::size_t kept,
-                 bool compress);
+  struct Retention {
+    std::size_t kept;    // how many sets are retained
+    bool until_settled;  // and all others until settled() is called
+  };
+  // `compress`: images and journals.
+  ImageSetWriter(const std::string& directory, std::string library_directory,
+                 const Retention& retention, bool compress);
   ImageSetWriter(const ImageSetWriter&) = delete;
   ImageSetWriter& operator=(const ImageSetWriter&) = delete;
   ~ImageSetWriter() { finish(); }
 
-  // Begins a new set. Returns a file for each image, by rank, that the image is to write. Errors:
-  // the directory.
-  Result<std::vector<Descriptor>> begin(std::uint64_t number, std::uint32_t ranks);
+  // Begins a new set. Returns a file for the image of each of these ranks, which the image is to
+  // write. Errors: the directory.
+  Result<std::vector<Descriptor>> begin(std::uint64_t number, const LocalRanks& ranks);
   // Writes the set's journal and input, beginning now.
   void add(SegmentCopy journal, std::string input);
   // All images are written. `set`: everything except files, libraries and executables.
   void complete(ImageSet set);
   void abandon();
+  // All hosts have written their parts of this set: those of others are removed.
+  void settled(std::uint64_t number);
   // Removes all sets, because versions replace them (checkpoint_files.h). REQUIRES that no set is
   // being written, and none is begun any more.
   void remove_all();
@@ -144,15 +167,17 @@ class ImageSetWriter {
   Outcome complete_now(ImageSet& set, Outcome done, const std::string& part);
   std::string note_image(ImageSet& set, std::uint32_t rank, const std::string& path);
   Result<std::string> build(const std::string& path);
+  void remove_unsettled(std::uint64_t newest);
   std::string sync_file_logs(const ImageSet& set) const;
   void remove_file_logs();
   std::string part() const;
 
   const NumberedEntries sets_;
   const std::string library_directory_;
-  const std::size_t kept_;
+  const Retention retention_;
   const bool compress_;
-  std::map<std::string, Build> builds_;  // known builds; used by the thread only
+  std::map<std::string, Build> builds_;     // known builds; used by the thread only
+  std::vector<std::uint64_t> all_settled_;  // sets, the newest last; likewise
   std::uint64_t next_ = 1;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -162,6 +187,7 @@ class ImageSetWriter {
   std::string input_;
   std::optional<ImageSet> complete_;
   std::optional<std::uint64_t> abandoned_;  // the set to remove
+  std::vector<std::uint64_t> settled_;
   bool removing_ = false;
   bool ending_ = false;
   std::string fault_;  // of the parts that were added

@@ -40,6 +40,9 @@ void set_times(journal::SegmentHeader* header) {
   header->wall_offset_ns = header->started_wall_ns - now_ns(CLOCK_MONOTONIC);
 }
 
+// Whether a system call failed because a seccomp filter, of a container for example, forbids it.
+bool is_forbidden(int error) { return error == EPERM || error == ENOSYS; }
+
 // Returns the reason, and the remedy, for failing to create a file of the segment's size. The file
 // is sparse, so a large size by itself costs nothing.
 std::string size_error_text(int error) {
@@ -55,8 +58,13 @@ std::string size_error_text(int error) {
 Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t bytes) {
   if (directory.empty()) {
     Descriptor memory(engine::make_segment_memory(bytes));
-    if (!memory.open()) return Error{"cannot create shared memory: " + size_error_text(errno)};
-    return memory;
+    if (memory.open()) return memory;
+    if (is_forbidden(errno)) {
+      return Error{
+          "cannot create shared memory: memfd_create() is forbidden here, as by a seccomp filter; "
+          "give a directory with --journal-dir"};
+    }
+    return Error{"cannot create shared memory: " + size_error_text(errno)};
   }
   Descriptor file(open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
   if (!file.open() && (errno == EOPNOTSUPP || errno == EISDIR)) {
@@ -85,7 +93,7 @@ int back_front(int file, std::uint32_t ranks, std::uint64_t limit_bytes) {
 
 // Writes the options that ranks read and that a resumed job may change.
 void write_options(journal::SegmentHeader* header, const RunOptions& options) {
-  const bool writes = !options.checkpoint_directory.empty();
+  const bool writes = !options.checkpoint_directory.empty() && !options.has_agents();
   header->stop_on_divergence = options.on_divergence != OnDivergence::kWarn;
   header->log_ops = options.log_ops;
   header->bootstrap_limit_bytes = options.bootstrap_limit_bytes;
@@ -114,8 +122,12 @@ std::string place_of(const std::string& directory) {
 }
 
 Error no_room(const std::string& directory, int error) {
-  return Error{"there is no room for a journal in " + place_of(directory) + ": " +
-               error_text(error)};
+  const std::string place = place_of(directory);
+  if (is_forbidden(error)) {
+    return Error{"cannot allocate a journal in " + place +
+                 ": fallocate() is forbidden here, as by a seccomp filter (docs/containers.md)"};
+  }
+  return Error{"there is no room for a journal in " + place + ": " + error_text(error)};
 }
 
 bool is_zero(const std::byte* page) {
@@ -262,7 +274,7 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
 }
 
 Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::string& journal,
-                                       std::uint64_t set) {
+                                       std::uint64_t set, const LocalRanks& local) {
   const std::string& directory = options.journal_directory;
   auto plain = PlainFile::open(journal);
   if (!plain.ok()) return plain.error();
@@ -285,10 +297,11 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
   journal::SegmentHeader* header = journal::header_of(base);
   if (header->magic != journal::kSegmentMagic || header->ranks != options.ranks()) return other;
   if (set != 0) {
-    if (!journal::keeps_set(base, set)) {
+    if (!journal::has_marks(base, set)) {
       return Error{"--resume: " + journal + " does not have the marks of its images"};
     }
-    journal::put_back(base, set);
+    journal::put_back(base, local, set);
+    journal::put_copies_back(base, local, set);
   }
   write_options(header, options);
   set_times(header);
@@ -340,18 +353,25 @@ std::vector<SegmentPiece> JobSegment::populated(std::uint64_t begin, std::uint64
   return pieces;
 }
 
-// All but the payload, which is at the end of each rank's region.
-std::vector<SegmentPiece> JobSegment::populated_structure() const {
+// All but the payload, which is at the end of each rank's region: of the ranks of other hosts, or
+// the rest.
+std::vector<SegmentPiece> JobSegment::populated_structure(const LocalRanks& local,
+                                                          bool is_of_others) const {
   std::vector<SegmentPiece> pieces;
-  std::uint64_t begin = 0;
+  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+    const auto more = populated(begin, end);
+    pieces.insert(pieces.end(), more.begin(), more.end());
+  };
+  const std::uint64_t front = journal::region_offset(header(), 0);
+  if (!is_of_others) add(0, front);
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
     const std::uint64_t region = journal::region_offset(header(), r);
-    const auto more = populated(begin, region + journal::payload_begin(header()));
-    pieces.insert(pieces.end(), more.begin(), more.end());
-    begin = region + header()->region_bytes;
+    const bool is_local = std::binary_search(local.begin(), local.end(), r);
+    if (is_local != is_of_others) add(region, region + journal::payload_begin(header()));
   }
-  const auto more = populated(begin, bytes_);
-  pieces.insert(pieces.end(), more.begin(), more.end());
+  // Connections with other hosts are not part of it.
+  const std::uint64_t behind = front + header()->ranks * header()->region_bytes;
+  if (!is_of_others) add(behind, std::max(behind, header()->links));
   return pieces;
 }
 
@@ -370,15 +390,22 @@ void JobSegment::copy_payload(SegmentCopy& copy) const {
       copy.add(base_, p.at, p.bytes);
     }
   }
+}
+
+void JobSegment::make_room(SegmentCopy& copy, const LocalRanks& local, bool is_of_others) const {
   std::size_t bytes = 0;
-  for (const SegmentPiece& p : populated_structure()) bytes += p.bytes;
+  for (const SegmentPiece& p : populated_structure(local, is_of_others)) bytes += p.bytes;
   copy.populate(bytes);
 }
 
-void JobSegment::copy_structure(SegmentCopy& copy) const {
-  for (const SegmentPiece& p : populated_structure()) copy.add(base_, p.at, p.bytes);
+void JobSegment::copy_structure_of_others(SegmentCopy& copy, const LocalRanks& local) const {
+  for (const SegmentPiece& p : populated_structure(local, true)) copy.add(base_, p.at, p.bytes);
+}
+
+void JobSegment::copy_structure(SegmentCopy& copy, const LocalRanks& local) const {
+  for (const SegmentPiece& p : populated_structure(local, false)) copy.add(base_, p.at, p.bytes);
   // Labels of zones lie among the payload, and a zone may have been closed since that was copied.
-  for (std::uint32_t r = 0; r < header()->ranks; ++r) {
+  for (const std::uint32_t r : local) {
     const journal::RegionHead* head = journal::region_of(base_, r);
     for (std::uint32_t i = 0; i < head->zones; ++i) {
       const journal::Buffer& label = head->zone[i].label;

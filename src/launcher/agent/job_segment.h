@@ -78,10 +78,11 @@ class JobSegment {
   static Result<JobSegment> create(const RunOptions& options, std::uint64_t job,
                                    std::uint32_t processors, const LocalRanks& local);
   // Creates it with the contents of the file `journal`, for a job that resumes: every rank is dead.
-  // `set`: it is put back to this set of images; 0: it stays as it is. The limit of the journal
-  // stays what it was. Errors: no space; the file is of another build, or lacks the set.
+  // `set`: it is put back to this set of images; 0: it stays as it is. `local`: the ranks of this
+  // host. The limit of the journal stays what it was. Errors: no space; the file is of another
+  // build, or lacks the set.
   static Result<JobSegment> restore(const RunOptions& options, const std::string& journal,
-                                    std::uint64_t set);
+                                    std::uint64_t set, const LocalRanks& local);
   JobSegment(JobSegment&& other) noexcept
       : file_(std::move(other.file_)),
         base_(std::exchange(other.base_, nullptr)),
@@ -98,13 +99,18 @@ class JobSegment {
 
   // Returns an incarnation number that no rank has used.
   std::uint32_t next_incarnation() const;
-  // Copies of the segment, in two parts. What a set of images needs of the payload does not change
-  // as long as the set is kept, so ranks may run while it is copied. No process may write the
-  // segment while the structure is copied, nor while the payload is if the copy is for images that
-  // are no set by themselves.
+  // Copies of the segment, in three parts, in this order. What a set of images needs of the payload
+  // does not change as long as the set is kept, so ranks may run while it is copied. No process may
+  // write the segment while structure is copied, nor while the payload is if the copy is for images
+  // that are no set by themselves. What is there of other hosts' ranks may grow until the end of
+  // the set, and it must not name payload that has come after the payload was copied: therefore it
+  // is the first part.
   SegmentCopy room_for_copy() const;
+  // Finds memory for a part of the structure beforehand, so that copying it takes less time.
+  void make_room(SegmentCopy& copy, const LocalRanks& local, bool is_of_others) const;
+  void copy_structure_of_others(SegmentCopy& copy, const LocalRanks& local) const;
   void copy_payload(SegmentCopy& copy) const;
-  void copy_structure(SegmentCopy& copy) const;
+  void copy_structure(SegmentCopy& copy, const LocalRanks& local) const;
 
   // Sets every rank's bell and wakes it.
   void ring_all() const;
@@ -142,7 +148,7 @@ class JobSegment {
   // Returns the ranges that are backed by memory.
   // The parts of this range that have memory.
   std::vector<SegmentPiece> populated(std::uint64_t begin, std::uint64_t end) const;
-  std::vector<SegmentPiece> populated_structure() const;
+  std::vector<SegmentPiece> populated_structure(const LocalRanks& local, bool is_of_others) const;
 
   JobSegment(Descriptor file, std::byte* base, std::uint64_t bytes)
       : file_(std::move(file)), base_(base), bytes_(bytes) {}

@@ -195,6 +195,12 @@ void Processes::end_image(pid_t pid) {
   kill(pid, SIGKILL);
 }
 
+void Processes::add_image(std::uint32_t rank, pid_t pid) {
+  const bool known =
+      std::any_of(images_.begin(), images_.end(), [pid](const Image& i) { return i.pid == pid; });
+  if (!known) images_.push_back({rank, pid});
+}
+
 std::uint64_t Processes::images_being_killed() const {
   return static_cast<std::uint64_t>(
       std::count_if(images_.begin(), images_.end(),

@@ -86,8 +86,8 @@ class Processes {
   // contains them.
   const std::string& standard(std::uint32_t rank) const { return standard_[rank]; }
   // Registers this process as an image of the rank. It outlives the rank's tree; its end is
-  // reported.
-  void add_image(std::uint32_t rank, pid_t pid) { images_.push_back({rank, pid}); }
+  // reported. It may be registered already.
+  void add_image(std::uint32_t rank, pid_t pid);
   // Registers a process that writes an image, which was asked for at that time. It may have ended.
   void add_writer(pid_t pid, std::uint64_t asked_at_ns);
   // Sends SIGKILL to an image.
@@ -116,6 +116,7 @@ class Processes {
   std::uint64_t peak_bytes(std::uint32_t rank) const { return ranks_[rank].peak_bytes; }
   // Registers a child of this process that belongs to no rank.
   void add_helper(pid_t pid) { helpers_.push_back(pid); }
+  void forget_helper(pid_t pid) { std::erase(helpers_, pid); }  // it was reaped
   // Waits for all helpers except `spared`.
   void await_helpers(pid_t spared);
 

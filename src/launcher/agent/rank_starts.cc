@@ -137,16 +137,20 @@ void RankStarts::look_at_replays() {
 void RankStarts::resume(const ImageSet& set) {
   auto input = set.input();
   std::uint64_t newest = 0;
-  for (const std::uint32_t r : plan_.local) {
+  for (std::size_t i = 0; i < plan_.local.size(); ++i) {
+    const std::uint32_t r = plan_.local[i];
     const std::uint64_t number = set.images[r].number, mark = number | wire::kMarkOfImage;
-    outputs_.mark(r, mark);
-    outputs_.keep(r, mark);
+    std::string printed[2];
+    for (std::size_t s = 0; s < 2 && !plan_.printed.empty(); ++s) {
+      printed[s] = plan_.printed[2 * i + s];
+    }
+    outputs_.resume(r, mark, printed);
     if (r == 0) input_.resume(input.ok() ? input.value() : "", set.input_ended, mark);
     segment_.control(r)->snapshot_wanted.store(journal::kAgentStores, journal::Step::kNotice,
                                                number);
     newest = std::max(newest, number);
   }
-  segment_.header()->set_wanted.store(journal::kAgentStores, journal::Step::kNotice, newest);
+  journal::want_set(journal::set_wanted_on(segment_.base(), plan_.local.front()), newest);
 }
 
 void RankStarts::restore(std::uint32_t rank, const AgentAction::Restore& a, const ImageSet& set) {

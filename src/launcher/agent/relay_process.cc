@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,24 +14,26 @@
 #include "launcher/agent/authentication.h"
 #include "launcher/base/loop.h"
 #include "relay/relay.h"
+#include "wire/open_descriptors.h"
 
 namespace rejoin::launcher {
 namespace {
 
 // Closes all descriptors from 3 on but this one: the relay holds nothing of the agent's open.
 void close_all_but(int kept) {
-  constexpr unsigned kFirst = 3, kLast = ~0u;
-  const auto fd = static_cast<unsigned>(kept);
-  if (fd > kFirst) syscall(SYS_close_range, kFirst, fd - 1, 0);
-  syscall(SYS_close_range, fd + 1, kLast, 0);
+  wire::each_descriptor([kept](int fd) {
+    if (fd > 2 && fd != kept) close(fd);
+    return true;
+  });
 }
 
 }  // namespace
 
 RelayProcess::~RelayProcess() { stop(); }
 
-std::optional<Error> RelayProcess::listen() {
-  const std::string path = plan_.lib_directory + "/librejoin_authentication.so";
+Result<relay::Authenticate> make_authenticate(const std::string& lib_directory,
+                                              const std::string& secret) {
+  const std::string path = lib_directory + "/librejoin_authentication.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Error{std::string("a job on several hosts needs OpenSSL: ") + dlerror()};
@@ -40,22 +41,32 @@ std::optional<Error> RelayProcess::listen() {
   const auto hmac =
       reinterpret_cast<decltype(&rejoin_hmac_sha256)>(dlsym(library, "rejoin_hmac_sha256"));
   if (hmac == nullptr) return Error{path + " is of another build; install them together"};
-  authenticate_ = [hmac, secret = plan_.secret](const void* data, std::size_t bytes) {
+  return relay::Authenticate([hmac, secret](const void* data, std::size_t bytes) {
     relay::Digest digest;
     if (hmac(secret.data(), secret.size(), data, bytes, digest.data()) != 0) abort();
     return digest;
-  };
+  });
+}
+
+std::optional<Error> RelayProcess::listen() {
+  auto authenticate = make_authenticate(plan_.lib_directory, plan_.secret);
+  if (!authenticate.ok()) return authenticate.error();
+  authenticate_ = std::move(authenticate.value());
   listener_ = Descriptor(relay::listen_at_any_port(!plan_.options.hosts.empty(), &port_));
   if (!listener_.open()) return Error{"no port to listen at: " + error_text(errno)};
   return {};
 }
 
-pid_t RelayProcess::start(std::vector<relay::Address> nodes) {
-  nodes_ = std::move(nodes);
-  return start_again();
+pid_t RelayProcess::pause(std::uint32_t timeline) {
+  const pid_t former = pid_;
+  stop();
+  is_paused_ = true;
+  timeline_ = timeline;
+  return former;
 }
 
 pid_t RelayProcess::start_again() {
+  is_paused_ = false;
   constexpr std::uint64_t kPeriodNs = 2'000'000'000;
   constexpr unsigned kMost = 200;  // starts in a period
   if (monotonic_ns() - first_start_ns_ > kPeriodNs) {
@@ -85,8 +96,8 @@ pid_t RelayProcess::start_again() {
   // system (Yama) allows it to parents only.
   prctl(PR_SET_PTRACER, agent);
   close_all_but(listener_.get());
-  relay::run({static_cast<std::byte*>(base), plan_.job, plan_.host, nodes_, listener_.get(),
-              authenticate_});
+  relay::run({static_cast<std::byte*>(base), plan_.job, plan_.host, timeline_, nodes_,
+              listener_.get(), authenticate_});
 }
 
 void RelayProcess::stop() {

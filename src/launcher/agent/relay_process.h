@@ -4,9 +4,12 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/agent/host_plan.h"
@@ -16,6 +19,10 @@
 #include "relay/socket.h"
 
 namespace rejoin::launcher {
+
+// Errors: no library for it.
+Result<relay::Authenticate> make_authenticate(const std::string& lib_directory,
+                                              const std::string& secret);
 
 class RelayProcess {
  public:
@@ -29,12 +36,21 @@ class RelayProcess {
   std::optional<Error> listen();
   std::uint16_t port() const { return port_; }
 
-  // Starts the relay. Returns its process.
-  pid_t start(std::vector<relay::Address> nodes);
+  // How all processes of the job that connect with others prove that they know its secret.
+  const relay::Authenticate& authenticate() const { return authenticate_; }
+  // Sets where the relay of a node is, for the next one that is started here.
+  void set_node(std::uint32_t node, relay::Address address) {
+    nodes_.resize(std::max<std::size_t>(nodes_.size(), node + 1));
+    nodes_[node] = std::move(address);
+  }
   pid_t pid() const { return pid_; }
   // The process has ended and was reaped: starts another one, and returns it. -1: they end again
   // and again.
   pid_t start_again();
+  // Ends it until start_again(). The next one speaks only with relays that have been paused with
+  // the same `timeline`. Returns the process that has ended, or -1.
+  pid_t pause(std::uint32_t timeline);
+  bool is_paused() const { return is_paused_; }
   // Ends it for good.
   void stop();
 
@@ -46,6 +62,8 @@ class RelayProcess {
   std::vector<relay::Address> nodes_;
   relay::Authenticate authenticate_;
   pid_t pid_ = -1;
+  bool is_paused_ = false;
+  std::uint32_t timeline_ = 0;
   std::uint64_t first_start_ns_ = 0;  // of those that are counted
   unsigned starts_ = 0;
 };

@@ -1,6 +1,9 @@
 #include "launcher/agent/reporter.h"
 
+#include <algorithm>
+
 #include "launcher/symbolizer/symbolizer.h"
+#include "recovery/hash.h"
 
 namespace rejoin::launcher {
 
@@ -24,6 +27,14 @@ void Reporter::log_line(const std::string& line) {
   Report report;
   report.set_log_line(line);
   send(std::move(report));
+}
+
+void Reporter::losses(const HostPlan& plan) {
+  std::string text = losses_text(plan.forbidden, plan.options);
+  if (text.empty()) return;
+  if (!plan.options.hosts.empty()) text = plan.options.hosts[plan.host] + ": " + text;
+  const std::uint64_t number = recovery::hash_bytes(text.data(), text.size());
+  happened(0, Event::Notice{std::move(text), std::max<std::uint64_t>(number, 1)});
 }
 
 void Reporter::tell(const std::string& line) const {

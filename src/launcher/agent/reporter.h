@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "launcher/agent/fault_report.h"
+#include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/loop.h"
 #include "launcher/orders/orders.h"
@@ -32,6 +33,8 @@ class Reporter {
   void notice(std::uint32_t rank, std::string text) {
     happened(rank, Event::Notice{std::move(text), 0});
   }
+  // Reports what a job loses on this host; once if several agents of one machine report it.
+  void losses(const HostPlan& plan);
   // Sends the modules to which the sites of `fault` refer. To be called before the event that
   // contains the fault.
   void fault_modules(std::uint32_t rank, const FaultReport& fault) const;

@@ -20,8 +20,7 @@ void SnapshotDriver::stop() {
 }
 
 void SnapshotDriver::want_set(const AgentAction::WantSet& a) {
-  segment_.header()->set_wanted.store(journal::kAgentStores, journal::Step::kNotice, a.number,
-                                      std::memory_order_seq_cst);
+  journal::want_set(journal::set_wanted_on(segment_.base(), plan_.local.front()), a.number);
   segment_.ring_all();
 }
 
@@ -108,7 +107,16 @@ void SnapshotDriver::look() {
     driver_.carry_out(core_.end_images());
     return;
   }
-  driver_.carry_out(core_.want_snapshots(round));
+  if (plan_.is_whole_job()) {
+    driver_.carry_out(core_.want_snapshots(round));
+  } else {
+    reporter_.happened(0, Event::ImagesDue{round == SnapshotRound::kToTruncate});
+  }
+  set_timer();
+}
+
+void SnapshotDriver::begins() {
+  policy_.begins(loop_.now_ns());
   set_timer();
 }
 

@@ -43,6 +43,8 @@ class SnapshotDriver {
   void want(std::uint32_t rank, const AgentAction::Want& action);
   void keep(std::uint32_t rank, const AgentAction::Keep& action);
   void ask();
+  // A round begins that another host has asked for.
+  void begins();
   // A rank's journal has grown. waits: the rank waits for its image.
   void journal_grown(bool waits);
   // The OOM killer has killed an image of the rank.

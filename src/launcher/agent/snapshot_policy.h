@@ -39,11 +39,15 @@ class SnapshotPolicy {
     cost_ns_ = cost_ns;
     if (now_ns < due_ns()) return SnapshotRound::kNone;
     const auto round = waited_for_ ? SnapshotRound::kToTruncate : SnapshotRound::kTogether;
+    begins(now_ns);
+    asked_ = waited_for_ = nearly_full_ = false;
+    return round;
+  }
+  // A round begins that look() has not asked for.
+  void begins(std::uint64_t now_ns) {
     began_ns_ = now_ns;
     used_at_round_ = used_bytes_;
     backed_at_round_ = backed_bytes_;
-    asked_ = waited_for_ = nearly_full_ = false;
-    return round;
   }
   // Upper bound for the cost of the first snapshot, scaled for look(): every page may be written
   // after it. The first snapshot is made when that is 2 % of the time.

@@ -22,13 +22,27 @@ namespace {
 constexpr int kStopMs = 200;
 // A set that cannot be begun is tried again after this fraction (1/8) of the period.
 constexpr std::uint64_t kAgain = 8;
+// After a notice: how often it is looked for newer images, and the share of the grace period (1/4)
+// after which older ones, and the journal, have to do.
+constexpr std::uint64_t kLookNs = 5'000'000;
+constexpr std::uint64_t kShareOfImages = 4;
+
+// Why a part is not written; the same each time.
+std::string no_room(const HostPlan& plan) {
+  if (!plan.gives_parts()) return "there is no room";
+  const bool is_shm = plan.directory.starts_with("/dev/shm/");
+  const std::string where =
+      is_shm ? "/dev/shm (--shm-size makes a container's larger)" : plan.directory;
+  return "there is no room in " + where + "; with --checkpoint-dir they are written there instead";
+}
 
 }  // namespace
 
 WrittenSetDriver::WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSegment& segment,
                                    AgentCore& core, Processes& processes, Connections& connections,
                                    const RankInput& input, const CheckpointOffers& checkpoints,
-                                   Reporter& reporter)
+                                   Reporter& reporter, std::function<pid_t()> relay,
+                                   PartWritten written)
     : loop_(loop),
       plan_(plan),
       segment_(segment),
@@ -38,11 +52,18 @@ WrittenSetDriver::WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSe
       input_(input),
       checkpoints_(checkpoints),
       reporter_(reporter),
+      relay_(std::move(relay)),
+      part_written_(std::move(written)),
       timer_(loop, [this] { cut(); }),
       newest_(plan.resumed.value_or(ImageSet{})) {
-  if (!plan.writes_sets) return;
-  writer_.emplace(plan.options.checkpoint_directory, plan.lib_directory, plan.options.sets_kept,
-                  plan.options.compress_sets);
+  // What the system forbids was said at the start.
+  if (plan.sets_directory().empty() || plan.forbidden.personality) return;
+  std::error_code error;
+  if (!plan.is_whole_job()) std::filesystem::create_directories(plan.sets_directory(), error);
+  // Parts that other hosts hold are only made here.
+  const std::size_t kept = plan.gives_parts() ? 0 : plan.options.sets_kept;
+  const ImageSetWriter::Retention retention = {kept, !plan.is_whole_job()};
+  writer_.emplace(plan.sets_directory(), plan.lib_directory, retention, plan.options.compress_sets);
   watch_ =
       Loop::Watch(loop, writer_->descriptor(), EPOLLIN, [this](std::uint32_t) { on_outcome(); });
 }
@@ -59,38 +80,97 @@ void WrittenSetDriver::finish() {
 }
 
 void WrittenSetDriver::set_timer(std::uint64_t parts) {
-  if (writer_ && !stopping_) timer_.set(loop_.now_ns() + plan_.options.image_period_ns / parts);
+  if (plan_.writes_sets && plan_.is_whole_job() && !stopping_)
+    timer_.set(loop_.now_ns() + plan_.options.image_period_ns / parts);
 }
 
 // Begins a set: copies the journal while exactly these images are kept. The copy has all that the
 // images need, because no rank truncates what a kept image needs.
 void WrittenSetDriver::cut() {
-  if (checkpoints_.has_written()) return;
+  const bool hurries = hurry_until_ns_ != 0;
+  if (hurries) timer_.set(loop_.now_ns() + kLookNs);
+  if (checkpoints_.has_written()) {
+    if (std::exchange(hurry_until_ns_, 0) != 0) reporter_.happened(0, Event::HasVersions{});
+    return;
+  }
+  if (!writer_) return;  // the job has resumed from a version, or images cannot be written here
   if (segment_.header()->goes_back_to.load() == journal::Return::kVersions) {
     return;  // its checkpoints are written instead
   }
-  set_timer(kAgain);
-  const auto verdict =
-      progress_.look(core_, segment_.recycles(), loop_.now_ns(), plan_.options.image_period_ns);
+  if (!hurries) set_timer(kAgain);
+  if (hurries && core_.set() == newer_than_ && loop_.now_ns() < hurry_until_ns_) return;
+  const auto verdict = progress_.look(core_, segment_.recycles(), loop_.now_ns(),
+                                      hurries ? 0 : plan_.options.image_period_ns);
   if (!verdict.why_not.empty()) return report_no_set(verdict.why_not);
   if (!verdict.begin) return;
-  if (const std::string why = why_no_room(); !why.empty()) {
-    return report_no_set(why, "no room");
+  if (write(core_.set()) && !hurries) set_timer();
+}
+
+void WrittenSetDriver::write_now() {
+  newer_than_ = core_.set();
+  hurry_until_ns_ = loop_.now_ns() + *plan_.options.grace_ns / kShareOfImages;
+  timer_.set(loop_.now_ns() + kLookNs);
+}
+
+void WrittenSetDriver::write_part(std::uint64_t set) {
+  if (progress_.open()) give_up();
+  reported_ = "its images are gone";
+  const bool is_there = set != 0 && (set == core_.pending_set() || set == core_.set());
+  if (!is_there || segment_.recycles() || !writer_ || !write(set)) {
+    part_written_(set, {}, reported_);
   }
-  const std::uint64_t images = plan_.local.size() == plan_.ranks ? core_.set() : 0;
+}
+
+void WrittenSetDriver::give_up_part(std::uint64_t set) {
+  if (plan_.is_whole_job() || !progress_.open()) return;
+  if (set == 0 || set == progress_.number()) give_up();
+}
+
+void WrittenSetDriver::settled(std::uint64_t set) {
+  if (!writer_) return;
+  writer_->settled(set);
+  if (plan_.gives_parts()) return core_.written({});
+  if (set_.number == set && !set_.path.empty()) note_newest();
+}
+
+const AgentCore::Image& WrittenSetDriver::image_of(std::uint32_t rank) const {
+  const bool is_pending = set_.put_back_to != 0 && set_.put_back_to == core_.pending_set();
+  return is_pending ? core_.pending_image(rank) : core_.image(rank);
+}
+
+// `images`: their number, if they are a set by themselves; or 0. Returns whether they were asked to
+// write themselves.
+bool WrittenSetDriver::write(std::uint64_t images) {
+  const auto not_now = [&](const std::string& why, const std::string& kind) {
+    report_no_set(why, kind);
+    return false;
+  };
+  if (const std::string why = why_no_room(); !why.empty()) return not_now(why, no_room(plan_));
+  set_ = {};
+  set_.number = plan_.is_whole_job() ? writer_->next_number() : images;
+  set_.put_back_to = images;
   SegmentCopy journal = segment_.room_for_copy();
+  pause_ns_ = 0;
+  if (!plan_.is_whole_job() && !copy_structure_of_others(journal)) {
+    return not_now("ranks could not be stopped to copy the journal", "not stopped");
+  }
   if (images != 0) segment_.copy_payload(journal);
+  segment_.make_room(journal, plan_.local, false);
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stopped = stop_ranks();
-  if (!progress_.may_copy(all_stopped, segment_.recycles())) return continue_ranks();
+  if (!progress_.may_copy(all_stopped, segment_.recycles())) {
+    continue_ranks();
+    return false;
+  }
   for (const std::uint32_t r : plan_.local) {
     if (images != 0 || !segment_.would_replay_threads(r)) continue;
     continue_ranks();
-    return report_no_set("several threads of rank " + std::to_string(r) +
-                         " have called MPI since its snapshot, in an order that is not recorded");
+    const std::string why = "several threads of rank " + std::to_string(r) +
+                            " have called MPI since its snapshot, in an order that is not recorded";
+    return not_now(why, why);
   }
   if (images == 0) segment_.copy_payload(journal);
-  segment_.copy_structure(journal);
+  segment_.copy_structure(journal, plan_.local);
   const std::uint64_t age_ns = images != 0 ? segment_.age_of_set_ns(images) : 0;
   std::vector<std::uint64_t> file_log_bytes;
   for (const std::uint32_t r : plan_.local) {
@@ -99,16 +179,27 @@ void WrittenSetDriver::cut() {
     file_log_bytes.push_back(error ? 0 : bytes);
   }
   continue_ranks();
-  pause_ns_ = monotonic_ns() - begin_ns;
-  set_timer();
-  if (!journal.good()) return report_no_set("there is no memory for a copy of the journal");
-  auto files = writer_->begin(writer_->next_number(), plan_.ranks);
-  if (!files.ok()) return report_no_set(files.error().text);
+  pause_ns_ += monotonic_ns() - begin_ns;
+  if (!journal.good()) {
+    const std::string why = "there is no memory for a copy of the journal";
+    return not_now(why, why);
+  }
+  auto files = writer_->begin(set_.number, plan_.local);
+  if (!files.ok()) return not_now(files.error().text, files.error().text);
   writer_->add(std::move(journal), std::string(input_.input().behind_kept()));
-  set_ = {};
-  set_.put_back_to = images;
   set_.cut_at_s = time(nullptr) - static_cast<std::int64_t>(age_ns / 1'000'000'000);
   ask_to_write(files.value(), file_log_bytes);
+  return true;
+}
+
+bool WrittenSetDriver::copy_structure_of_others(SegmentCopy& journal) {
+  segment_.make_room(journal, plan_.local, true);
+  const std::uint64_t begin_ns = monotonic_ns();
+  const bool all_stopped = stop_ranks();
+  if (all_stopped) segment_.copy_structure_of_others(journal, plan_.local);
+  continue_ranks();
+  pause_ns_ = monotonic_ns() - begin_ns;
+  return all_stopped;
 }
 
 // Returns why the set may not fit into the directory, or an empty string. An image writes the pages
@@ -124,7 +215,7 @@ std::string WrittenSetDriver::why_no_room() const {
   }
   if (plan_.options.compress_sets) bytes += largest;
   struct statvfs found;
-  const std::string& directory = plan_.options.checkpoint_directory;
+  const std::string directory = plan_.sets_directory();
   if (statvfs(directory.c_str(), &found) != 0) return {};  // begin() says what is wrong
   const std::uint64_t free_bytes = std::uint64_t{found.f_bavail} * found.f_frsize;
   if (free_bytes >= bytes) return {};
@@ -132,33 +223,41 @@ std::string WrittenSetDriver::why_no_room() const {
 }
 
 std::string WrittenSetDriver::file_log_of(std::uint32_t rank) const {
-  return file_log_in(file_logs_in(plan_.options.checkpoint_directory), rank,
-                     core_.image(rank).number);
+  return file_log_in(file_logs_in(plan_.sets_directory()), rank, image_of(rank).number);
 }
 
 void WrittenSetDriver::ask_to_write(const std::vector<Descriptor>& files,
                                     const std::vector<std::uint64_t>& file_log_bytes) {
-  const auto number = static_cast<std::uint32_t>(writer_->next_number() - 1);
-  set_.number = number;
+  const auto number = static_cast<std::uint32_t>(set_.number);
+  set_.job = plan_.job;
+  set_.incarnation = segment_.next_incarnation();
   set_.owner = owner_of(plan_.options, plan_.programs);
   set_.machine = machine_mark();
   set_.input_begun = input_.input().begun();
   set_.input_ended = input_.input().source_has_ended();
   std::map<std::uint32_t, std::int64_t> images;
-  for (const std::uint32_t r : plan_.local) {
-    const AgentCore::Image& image = core_.image(r);
+  set_.images.resize(plan_.ranks);
+  set_.file_logs.resize(plan_.ranks);
+  for (std::size_t i = 0; i < plan_.local.size(); ++i) {
+    const std::uint32_t r = plan_.local[i];
+    const AgentCore::Image& image = image_of(r);
     images[r] = image.pid;
-    set_.images.push_back({image.number, ""});
-    set_.file_logs.push_back(checksum_of_file_log(file_log_of(r), file_log_bytes[r]));
+    set_.images[r].number = image.number;
+    set_.file_logs[r] = checksum_of_file_log(file_log_of(r), file_log_bytes[i]);
     kill(static_cast<pid_t>(image.pid), SIGCONT);
-    connections_.write(image.connection, r, number, files[r].get());
+    connections_.write(image.connection, r, number, files[i].get());
   }
   progress_.begin(number, loop_.now_ns(), images);
 }
 
+// Stops all processes that write the journal.
 bool WrittenSetDriver::stop_ranks() {
+  if (const pid_t relay = relay_(); relay > 0 && kill(relay, SIGSTOP) == 0) {
+    stopped_.push_back(relay);
+  }
   for (const std::uint32_t r : plan_.local) {
     const auto pid = static_cast<pid_t>(core_.registered(r));
+    if (pid <= 0) return false;  // it is being started
     const char state = state_letter(pid);
     if (state == 'T' || state == 't') return false;  // another process has stopped it
     if (kill(pid, SIGSTOP) == 0) stopped_.push_back(pid);
@@ -230,6 +329,7 @@ void WrittenSetDriver::look_at_set() {
     const std::string fault = progress_.fault();
     give_up();
     report_no_set(fault);
+    if (!plan_.is_whole_job()) part_written_(set_.number, {}, fault);
   } else if (progress_.take_whole()) {
     writer_->complete(set_);
   }
@@ -245,21 +345,32 @@ void WrittenSetDriver::on_outcome() {
   const auto outcome = writer_->outcome();
   if (!outcome || removed_) return;
   progress_.end();
-  if (!outcome->fault.empty()) return report_no_set(outcome->fault);
-  reported_.clear();
-  set_.path = std::filesystem::absolute(outcome->path);
-  newest_ = set_;
-  for (const std::uint32_t r : plan_.local) {
-    newest_.images[r].executable = outcome->executables[r];
+  if (!outcome->fault.empty()) {
+    report_no_set(outcome->fault);
+  } else {
+    reported_.clear();
+    if (std::exchange(hurry_until_ns_, 0) != 0) set_timer();
+    set_.path = std::filesystem::absolute(outcome->path);
+    for (const std::uint32_t r : plan_.local) set_.images[r].executable = outcome->executables[r];
+    if (plan_.is_whole_job()) note_newest();
+    if (plan_.writes_sets) report_written(*outcome);
   }
+  if (!plan_.is_whole_job()) part_written_(outcome->number, outcome->path, outcome->fault);
+}
+
+void WrittenSetDriver::note_newest() {
+  newest_ = set_;
   core_.written(newest_.numbers_of(plan_.local));
-  reporter_.happened(0, Event::ImagesWritten{outcome->path, outcome->bytes,
+}
+
+void WrittenSetDriver::report_written(const ImageSetWriter::Outcome& outcome) {
+  reporter_.happened(0, Event::ImagesWritten{outcome.path, outcome.bytes,
                                              loop_.now_ns() - progress_.begun_at_ns(), pause_ns_});
 }
 
 void WrittenSetDriver::remove_superseded() {
   if (!writer_ || removed_ || !checkpoints_.has_written()) return;
-  timer_.clear();
+  if (hurry_until_ns_ == 0) timer_.clear();
   if (progress_.open()) give_up();
   for (const std::uint32_t r : plan_.local) {
     if (core_.needs_written(r)) return;
@@ -270,7 +381,7 @@ void WrittenSetDriver::remove_superseded() {
 }
 
 void WrittenSetDriver::report_no_set(const std::string& why, const std::string& kind) {
-  if (std::exchange(reported_, kind) == kind) return;
+  if (std::exchange(reported_, kind) == kind || !plan_.is_whole_job()) return;
   reporter_.tell("no images are written to " + plan_.options.checkpoint_directory + ": " + why);
 }
 

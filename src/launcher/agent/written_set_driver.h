@@ -1,11 +1,14 @@
 // Makes sets of written images (image_sets.h), until a version of the job is in the directory. Each
-// set is begun when SetProgress permits it: the ranks are stopped while the journal is copied, and
-// their images then write themselves. Without --checkpoint-dir no set is made.
+// set is begun when SetProgress permits it, or, on several hosts, when the supervisor orders it:
+// the ranks are stopped while the journal is copied, and their images then write themselves.
+// Without
+// --checkpoint-dir and --survive host no set is made.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,13 +30,27 @@ namespace rejoin::launcher {
 
 class WrittenSetDriver {
  public:
-  // All of them outlive it.
+  // This host's part of a set is written to `path`, or cannot be written: `fault`.
+  using PartWritten =
+      std::function<void(std::uint64_t set, const std::string& path, const std::string& fault)>;
+  // All of them outlive it. `relay`: returns the relay's process; not positive: there is none.
   WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSegment& segment, AgentCore& core,
                    Processes& processes, Connections& connections, const RankInput& input,
-                   const CheckpointOffers& checkpoints, Reporter& reporter);
+                   const CheckpointOffers& checkpoints, Reporter& reporter,
+                   std::function<pid_t()> relay, PartWritten written);
 
-  // The first set is begun a period after start().
+  // On one host, the first set is begun a period after start().
   void start() { set_timer(); }
+  // Writes a set that is newer than this, as soon as there is one; or reports that there are
+  // versions instead.
+  void write_now();
+  // On several hosts: writes this host's part of the set, which is the newest one that was kept, or
+  // that was made and is not kept yet.
+  void write_part(std::uint64_t set);
+  // It is not needed any more. 0: whichever it is.
+  void give_up_part(std::uint64_t set = 0);
+  // All hosts have written their parts.
+  void settled(std::uint64_t set);
   // Begins no more sets.
   void stop();
   // Ends the writing.
@@ -56,8 +73,13 @@ class WrittenSetDriver {
  private:
   void set_timer(std::uint64_t parts = 1);  // after 1/parts of the period
   void cut();
+  bool copy_structure_of_others(SegmentCopy& journal);
   bool stop_ranks();
   void continue_ranks();
+  bool write(std::uint64_t images);
+  const AgentCore::Image& image_of(std::uint32_t rank) const;
+  void note_newest();
+  void report_written(const ImageSetWriter::Outcome& outcome);
   std::string why_no_room() const;
   std::string file_log_of(std::uint32_t rank) const;
   void ask_to_write(const std::vector<Descriptor>& files,
@@ -80,17 +102,21 @@ class WrittenSetDriver {
   const RankInput& input_;
   const CheckpointOffers& checkpoints_;
   Reporter& reporter_;
+  const std::function<pid_t()> relay_;
+  const PartWritten part_written_;
   std::optional<ImageSetWriter> writer_;
   Loop::Watch watch_;
   Loop::Timer timer_;
   SetProgress progress_;
-  ImageSet set_;  // the set that is being written
+  ImageSet set_;  // the set that is being written, or was
   ImageSet newest_;
   std::uint64_t pause_ns_ = 0;                  // how long the ranks were stopped for it
-  std::vector<pid_t> stopped_;                  // ranks that are stopped
+  std::vector<pid_t> stopped_;                  // processes that are stopped
   std::vector<AgentAction::EndImage> awaited_;  // images to end, once they have cloned themselves
   std::string reported_;                        // why there was no set
-  bool removed_ = false;                        // all sets
+  std::uint64_t hurry_until_ns_ = 0;  // write_now(): the images are to be newer until then
+  std::uint64_t newer_than_ = 0;      // ... than this set
+  bool removed_ = false;              // all sets
   bool stopping_ = false;
 };
 

@@ -60,6 +60,7 @@ void Loop::Watch::reset() {
   if (loop_ == nullptr) return;
   pause();
   loop_->watched_.erase(id_);
+  loop_->files_.erase(id_);
   loop_ = nullptr;
 }
 
@@ -71,6 +72,7 @@ void Loop::apply(std::uint64_t id, Watched& watched, int operation) {
   if (epoll_ctl(epoll_.get(), operation, watched.fd, &event) == 0) return;
   invariant(errno != EEXIST, "two watches of one descriptor");
   watched.always_ready = errno == EPERM && operation == EPOLL_CTL_ADD;
+  if (watched.always_ready) files_.insert(id);
 }
 
 // --- Timers
@@ -122,8 +124,9 @@ void Loop::run_queue() {
 
 void Loop::wait(std::vector<epoll_event>& ready) {
   ready.clear();
-  for (const auto& [id, watched] : watched_) {
-    if (!watched.always_ready || watched.paused || watched.wanted == 0) continue;
+  for (const std::uint64_t id : files_) {
+    const Watched& watched = watched_.at(id);
+    if (watched.paused || watched.wanted == 0) continue;
     ready.push_back({});
     ready.back().events = watched.wanted;
     ready.back().data.u64 = id;

@@ -95,6 +95,7 @@ class Loop {
   Descriptor epoll_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Watched> watched_;
+  std::set<std::uint64_t> files_;  // watches that are always ready
   std::set<std::pair<std::uint64_t, Timer*>> timers_;
   std::deque<std::function<void()>> queue_;
   bool stopped_ = false;

@@ -28,6 +28,7 @@ struct ProgramOptions {
   std::optional<std::uint32_t> processors_each = {};  // number of processors of each rank
   std::vector<HostSlots> hosts = {};                  // empty: this machine
   bool names_this_host = false;                       // its list has no other host
+  bool fills_hosts = false;                           // `ranks` are all slots of these hosts
   std::string remote_shell = {};  // of the batch system that has named the hosts; empty: none
 };
 
@@ -90,6 +91,8 @@ struct RunOptions {
   std::uint64_t image_period_ns = 10'000'000'000;  // of written images
   std::uint32_t sets_kept = 2;                     // of them
   bool compress_sets = false;
+  // SIGTERM is a notice: the job's state is written, for so long at most, and the job ends.
+  std::optional<std::uint64_t> grace_ns;
   std::uint64_t bootstrap_limit_bytes = std::uint64_t{256} << 20;
   SnapshotOptions snapshots;
 
@@ -102,9 +105,19 @@ struct RunOptions {
   std::vector<std::string> notices;   // about options that were ignored
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
   BetweenNodes between_nodes = BetweenNodes::kMemory;
+  bool survive_host = false;               // the loss of one, if the job has several
+  std::uint64_t lease_ns = 5'000'000'000;  // a host that is silent for longer is lost
+  std::uint32_t spares = 0;                // hosts that run no rank until another one is lost
+  bool beside = false;            // without a spare, its ranks go on on another host of the job
   std::string remote_shell = {};  // empty until complete()
+  // [ADDRESS]:PORT at which agents join; empty: ftrun starts them.
+  std::string listen = {};
+  std::string secret_file = {};             // of --listen; empty: the environment may name one
+  std::uint64_t join_ns = 300'000'000'000;  // that agents have to join
   std::vector<std::string>
-      hosts;  // of each node, as the user named it; empty: all are this machine
+      hosts;  // of each node, as the user named it; empty: all are this machine. With --listen,
+              // names may be empty until the agents have joined
+  std::vector<std::string> spare_hosts;  // likewise; complete()
 
   // The number of ranks of the job. REQUIRES complete().
   std::uint32_t ranks() const {
@@ -123,6 +136,8 @@ struct RunOptions {
   }
   // Whether each node has an agent of its own. REQUIRES complete().
   bool has_agents() const { return between_nodes == BetweenNodes::kSockets; }
+  // Whether agents connect to ftrun. They are not started by it.
+  bool agents_join() const { return !listen.empty(); }
   // Where a rank is in the layout. REQUIRES complete(), and rank < ranks().
   struct Place {
     std::uint32_t node;
@@ -154,6 +169,15 @@ struct InspectOptions {
 
 struct CheckOptions {
   std::string program;
+};
+
+// ftrun agent --join
+struct AgentOptions {
+  std::string join;         // HOST:PORT of ftrun
+  std::string secret_file;  // empty: the environment names one
+  std::string name;         // of this host, in the job
+  std::string address;      // of this host, for the others; empty: that of the connection to ftrun
+  std::uint64_t join_ns = 300'000'000'000;  // until ftrun has to be there
 };
 
 }  // namespace rejoin::launcher

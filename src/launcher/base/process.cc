@@ -49,8 +49,7 @@ struct Failure {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  const int old = personality(0xffffffff);
-  if (old != -1) personality(static_cast<unsigned long>(old) | ADDR_NO_RANDOMIZE);
+  fix_addresses();
   if (!r.core_dumps) {
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
@@ -90,6 +89,13 @@ std::string stat_field(pid_t pid, int number) {
 }
 
 }  // namespace
+
+bool fix_addresses() {
+  const int old = personality(0xffffffff);
+  if (old == -1) return false;
+  if ((old & ADDR_NO_RANDOMIZE) != 0) return true;
+  return personality(static_cast<unsigned long>(old) | ADDR_NO_RANDOMIZE) != -1;
+}
 
 __attribute__((noinline)) Spawned spawn_process(const SpawnRequest& request) {
   Failure failure;

@@ -40,6 +40,10 @@ struct Spawned {
   const char* failed_step = nullptr;  // "execve", ...
 };
 
+// Switches address space randomisation off, for what this process executes. False: that is
+// forbidden. Makes system calls only.
+bool fix_addresses();
+
 // Starts a process in a process group of its own, without address space randomisation if that is
 // allowed. It dies with its parent thread. The caller is suspended until the program is loaded.
 // REQUIRES all signals with handlers to be blocked.

@@ -60,6 +60,18 @@ std::string duration_text(std::uint64_t ns);
 // "25,000".
 std::string count_text(std::uint64_t n);
 
+// What a host says of the images of its ranks that belong to a set of several hosts.
+enum class SetNews : std::uint8_t {
+  kMade,       // all of them are made
+  kCannot,     // one cannot be made, or is lost: the others are of use one by one
+  kDied,       // a rank has died before the set was complete
+  kMissing,    // one will not come: its rank has finalized, or the image has ended
+  kStored,     // this host's part of the set is whole at its partner
+  kNotStored,  // it will not be
+  kSettled,    // the order to keep them, or to give them up, was carried out
+};
+inline constexpr std::uint32_t kSetNewsKinds = 7;
+
 // What an incarnation started from.
 struct RecoveryPoint {
   enum class Kind : std::uint8_t { kMain, kSnapshot, kWrittenImage, kCheckpoint };

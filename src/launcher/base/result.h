@@ -10,6 +10,7 @@ namespace rejoin::launcher {
 // Exit codes of ftrun that are its own; `ftrun -h` lists them.
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitRequeue = 75;   // EX_TEMPFAIL: the job can go on from what was written
 inline constexpr int kExitTimeout = 110;  // as mpirun's
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;

@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,13 +18,20 @@
 #include <vector>
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/former_job.h"
 #include "launcher/agent/machine.h"
+#include "launcher/agent/part_store.h"
+#include "launcher/agent/relay_process.h"
 #include "launcher/base/lifeline.h"
 #include "launcher/base/loop.h"
 #include "launcher/cli/host_planning.h"
 #include "launcher/cli/options.h"
+#include "launcher/hosts/joining.h"
 #include "launcher/hosts/message_stream.h"
+#include "launcher/hosts/secret.h"
+#include "launcher/hosts/tls.h"
 #include "launcher/output/rank_files.h"
+#include "launcher/program/program.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -30,27 +40,69 @@ namespace {
 class AgentProcess {
  public:
   AgentProcess(Descriptor orders, Descriptor reports)
-      : stream_(loop_, std::move(orders), std::move(reports),
-                {[this](std::string_view message) { on_message(message); },
-                 // The supervisor has ended: the lifeline and the guardian end all others.
-                 [](const std::string&) { _exit(kExitFailure); }}) {}
+      : stream_(loop_, std::move(orders), std::move(reports), calls()),
+        beat_timer_(loop_, [this] { beat(); }) {
+    watch_notices();
+  }
+  // That has joined.
+  AgentProcess(ControlConnection ftrun, const AgentOptions& options)
+      : stream_(loop_, std::move(ftrun.socket), std::move(ftrun.tls), calls()),
+        has_joined_(true),
+        beat_timer_(loop_, [this] { beat(); }) {
+    watch_notices();
+    Report report;
+    report.mutable_joined()->set_version(version_text());
+    report.mutable_joined()->set_name(options.name);
+    report.mutable_joined()->set_address(options.address);
+    send(report);
+  }
 
   int run() {
     loop_.run([this] {
       if (agent_) agent_->idle();
     });
     stream_.flush();
-    return 0;
+    if (!has_joined_) return exit_code_;
+    // If it closed a connection of which it has not read everything, what it has sent could get
+    // lost.
+    constexpr std::uint64_t kEndNs = 5'000'000'000;
+    stream_.close_output();
+    stream_.await_end(monotonic_ns() + kEndNs);
+    return exit_code_;
   }
 
  private:
+  MessageStream::Calls calls() {
+    return {[this](std::string_view message) { on_message(message); },
+            // The supervisor has ended: the lifeline and the guardian end all others.
+            [this](const std::string& how) {
+              if (has_joined_) fprintf(stderr, "rejoin: ftrun %s; this agent ends\n", how.c_str());
+              _exit(kExitFailure);
+            }};
+  }
+  void watch_notices() {
+    sigset_t notices;  // prepare_process() blocks them
+    sigemptyset(&notices);
+    sigaddset(&notices, SIGTERM);
+    notices_ = Descriptor(signalfd(-1, &notices, SFD_CLOEXEC | SFD_NONBLOCK));
+    notices_watch_ =
+        Loop::Watch(loop_, notices_.get(), EPOLLIN, [this](std::uint32_t) { notice(); });
+  }
+
   void on_message(std::string_view message) {
     Order order;
     if (!order.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
     if (order.what_case() == Order::kPlan) return prepare(order);
-    if (!agent_) return;
+    if (order.what_case() == Order::kRefused) return refused(order.refused());
+    if (!agent_) {
+      if (order.what_case() == Order::kFinish) loop_.stop();  // it was a spare
+      return;
+    }
+    if (order.what_case() == Order::kBeat) answered_ns_ = std::max(answered_ns_, order.beat());
+    if (order.what_case() == Order::kLease) begin_lease(order.lease());
+    if (order.what_case() == Order::kStart || order.what_case() == Order::kWake) begin_lease(true);
     if (order.what_case() == Order::kStart && !output_directory_.empty()) {
-      if (const auto error = RankFiles::prepare(output_directory_, local_, false)) {
+      if (const auto error = RankFiles::prepare(output_directory_, local_, resumes_)) {
         Report lost;
         lost.set_host(order.host());
         lost.set_agent_lost("cannot start its ranks: " + error->text);
@@ -62,8 +114,53 @@ class AgentProcess {
     if (is_last) loop_.post([this] { loop_.stop(); });
   }
 
+  // If the supervisor has not answered a beat for as long as the lease, it takes this host for
+  // lost, or will do so. Then nothing may be left of it when the ranks go on elsewhere. A tenth is
+  // for the time until all processes have ended.
+  void begin_lease(bool begins) {
+    answered_ns_ = loop_.now_ns();
+    if (lease_ns_ == 0) return;
+    begins ? beat_timer_.set(answered_ns_) : beat_timer_.clear();
+  }
+  void beat() {
+    const std::uint64_t now_ns = loop_.now_ns();
+    if (now_ns > answered_ns_ + lease_ns_ / 10 * 9) {
+      if (has_joined_) {
+        fprintf(stderr,
+                "rejoin: ftrun has not answered for the time of --lease; this agent ends\n");
+      }
+      _exit(kExitFailure);
+    }
+    beat_timer_.set(std::min(now_ns + lease_ns_ / 4, answered_ns_ + lease_ns_ / 10 * 9 + 1));
+    beat(now_ns);
+  }
+  void beat(std::uint64_t now_ns) {
+    Report report;
+    report.set_beat(now_ns);
+    send(report);
+  }
+
+  void refused(const std::string& why) {
+    fprintf(stderr, "rejoin: ftrun has refused this agent: %s\n", one_line(why).c_str());
+    exit_code_ = kExitFailure;
+    loop_.stop();
+  }
+
+  // Its host is about to go: a batch system, or a cloud, says so by SIGTERM.
+  void notice() {
+    signalfd_siginfo info;
+    while (read(notices_.get(), &info, sizeof info) == sizeof info) {
+    }
+    Report report;
+    report.set_notice(true);
+    send(report);
+  }
+
   void prepare(const Order& order) {
+    beat(loop_.now_ns());  // to fetch a part may take a while
     const auto error = make_agent(order.host(), order.plan());
+    std::error_code ignored;
+    if (error && !directory_.empty()) std::filesystem::remove_all(directory_, ignored);
     Report report;
     report.set_host(order.host());
     report.mutable_ready();
@@ -73,8 +170,12 @@ class AgentProcess {
     } else {
       report.mutable_ready()->set_port(agent_->relay_port());
       report.mutable_ready()->set_now_ns(loop_.now_ns());
+      report.mutable_ready()->set_part_port(agent_->part_port());
     }
     send(report);
+    if (error) return;
+    if (order.plan().part().takes_over()) begin_lease(true);
+    agent_->report_restored();
   }
 
   void send(const Report& report) { stream_.send(report.SerializeAsString()); }
@@ -101,26 +202,87 @@ class AgentProcess {
     for (std::uint32_t r = 0; r < options.value().ranks(); ++r) {
       if (options.value().place_of(r).node == host) local.push_back(r);
     }
-    auto made = make_host_plan(options.value(), {plan.job(), plan.secret(), host, local, true});
+    auto made = make_host_plan(options.value(),
+                               {plan.job(), plan.secret(), host, local, plan.incarnation(), true});
     if (!made.ok()) return made.error();
-    made.value().first_incarnation = plan.incarnation();
+    if (options.value().survive_host) lease_ns_ = options.value().lease_ns;
     if (options.value().report_bindings) report_bindings(made.value());
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
     if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size())))
       return error;
     output_directory_ = made.value().options.output.directory;
     local_ = local;
+    resumes_ = plan.has_part();
     settings.lifeline = lifeline_.path();
     auto guardian = std::make_unique<Guardian>(made.value().socket, lifeline_);
+    if (const auto error = open_directory(plan, made.value())) return error;
+    if (made.value().writes_sets) guardian->remove_parts_on_death(made.value().sets_directory());
+    place_file_logs(made.value(), *guardian);
+    directory_ = made.value().directory;
     auto listener = listen_at(made.value().socket);
     if (!listener.ok()) return listener.error();
+    if (plan.has_part()) {
+      if (const auto error = find_part(plan.part(), made.value())) return error;
+    }
     auto segment =
-        JobSegment::create(made.value().options, made.value().job, usable_processors(), local);
+        made.value().resumed
+            ? JobSegment::restore(made.value().options, made.value().resumed->path_of_journal(),
+                                  made.value().resumed->put_back_to, local)
+            : JobSegment::create(made.value().options, made.value().job, usable_processors(),
+                                 local);
     if (!segment.ok()) return segment.error();
+    if (made.value().resumed && made.value().writes_sets) {
+      std::size_t undone = 0;
+      if (const auto error = put_files_back(made.value(), segment.value(), &undone)) return error;
+    }
     agent_.emplace(loop_, std::move(made.value()), std::move(settings), std::move(segment.value()),
                    std::move(listener.value()), std::move(guardian),
                    [this](const Report& report) { send(report); });
     return agent_->open_relay();
+  }
+
+  // --checkpoint-dir of the job, and what belongs to this host there.
+  std::optional<Error> open_directory(const Order::Plan& plan, HostPlan& made) {
+    const std::string& all = made.options.checkpoint_directory;
+    if (all.empty()) return {};
+    if (read_small_file(note_of_job(all)) != plan.note()) {
+      return Error{"--checkpoint-dir " + all +
+                   " is not the directory that ftrun uses; it has to be on a file system that all "
+                   "hosts share"};
+    }
+    made.writes_sets = made.options.snapshots.on();
+    const std::string own = directory_of_host(all, made.host);
+    if (const auto error = prepare_checkpoint_directory(own, plan.has_part())) return error;
+    // A host that was lost may still be there, and ends by itself.
+    if (!plan.part().takes_over()) {
+      if (const auto error = await_former_job(own)) return error;
+    }
+    note_ = JobNote(own, lifeline_);
+    return {};
+  }
+
+  // Finds this host's part of the set from which its ranks go on.
+  static std::optional<Error> find_part(const Order::Plan::Part& part, HostPlan& plan) {
+    const std::string sets = plan.sets_directory();
+    if (const std::string why = why_not_restored(plan.forbidden); !why.empty()) return Error{why};
+    if (part.port() != 0) {
+      auto authenticate = make_authenticate(plan.lib_directory, plan.secret);
+      if (!authenticate.ok()) return authenticate.error();
+      const PartStore::Identity identity = {plan.job, plan.host, authenticate.value()};
+      const PartStore::Holder holder = {part.holder(),
+                                        {part.host(), static_cast<std::uint16_t>(part.port())}};
+      const std::string path = path_of_image_set(sets, part.set());
+      if (const auto error = PartStore::fetch(identity, holder, part.set(), path)) return error;
+    } else if (const auto error = remove_image_sets_after(sets, part.set())) {
+      return error;
+    }
+    auto set = resumable_image_set(sets, part.set(), owner_of(plan.options, plan.programs),
+                                   plan.lib_directory);
+    if (!set.ok()) return set.error();
+    plan.resumed = std::move(set.value());
+    plan.takes_over = part.takes_over();
+    plan.printed.assign(part.printed().begin(), part.printed().end());
+    return {};
   }
 
   // The command line is read again, with what ftrun has found out on its own host.
@@ -138,6 +300,7 @@ class AgentProcess {
     for (int i = 0; i < plan.ranks_size(); ++i) options->programs[i].ranks = plan.ranks(i);
     options->layout.assign(plan.layout().begin(), plan.layout().end());
     options->hosts.assign(plan.hosts().begin(), plan.hosts().end());
+    options->listen.clear();  // they have joined
     options->between_nodes = BetweenNodes::kSockets;
     options->journal_limit_bytes = plan.journal_limit_bytes();
     options->snapshots.every_bytes = plan.snapshot_every_bytes();
@@ -148,16 +311,28 @@ class AgentProcess {
   Loop loop_{monotonic_ns()};
   Lifeline lifeline_;
   MessageStream stream_;
+  const bool has_joined_ = false;
+  int exit_code_ = 0;
   std::optional<Agent> agent_;
+  Loop::Timer beat_timer_;
+  Descriptor notices_;  // a signalfd
+  Loop::Watch notices_watch_;
+  std::uint64_t lease_ns_ = 0;     // 0: there is none
+  std::uint64_t answered_ns_ = 0;  // when the newest beat was sent that was answered
+  std::string directory_;          // of files of this host's job; empty: there are none
   std::string output_directory_;
+  bool resumes_ = false;
   LocalRanks local_;
+  JobNote note_;
 };
 
 }  // namespace
 
 int run_agent() {
   if (isatty(0)) {
-    fprintf(stderr, "rejoin: ftrun agent is started by ftrun, which sends it its orders\n");
+    fprintf(stderr,
+            "rejoin: ftrun agent is started by ftrun, which sends it its orders; to join one that "
+            "listens, write: ftrun agent --join HOST:PORT\n");
     return kExitUsage;
   }
   // The descriptors of orders and reports are not those that ranks or messages could use.
@@ -169,6 +344,30 @@ int run_agent() {
   dup2(2, 1);
   signal(SIGPIPE, SIG_IGN);
   return AgentProcess(std::move(orders), std::move(reports)).run();
+}
+
+int run_joined_agent(const AgentOptions& options) {
+  const auto fail = [](const Error& error) {
+    fprintf(stderr, "rejoin: %s\n", error.text.c_str());
+    return error.exit_code;
+  };
+  // As the first process of a container it would get no signal without a handler. Once it has
+  // ranks, it reads this one from a descriptor.
+  signal(SIGTERM, [](int number) { _exit(kExitSignal + number); });
+  signal(SIGPIPE, SIG_IGN);
+  const int nothing = open("/dev/null", O_RDWR);  // kept open if it is one of 0 to 2
+  dup2(nothing, 0);
+  if (nothing > 2) close(nothing);
+  dup2(2, 1);
+  const auto secret = read_secret(options.secret_file);
+  if (!secret.ok()) return fail(secret.error());
+  const auto tls = TlsLibrary::load(library_directory());
+  if (!tls.ok()) return fail(tls.error());
+  auto ftrun = connect_to_ftrun(options.join, tls.value(), secret.value(), options.join_ns);
+  if (!ftrun.ok()) return fail(ftrun.error());
+  fprintf(stderr, "rejoin: connected with ftrun at %s, as host %s\n", options.join.c_str(),
+          options.name.c_str());
+  return AgentProcess(std::move(ftrun.value()), options).run();
 }
 
 }  // namespace rejoin::launcher

@@ -18,16 +18,17 @@
 #include <iterator>
 
 #include "launcher/agent/agent.h"
-#include "launcher/agent/file_changes.h"
 #include "launcher/agent/former_job.h"
 #include "launcher/agent/image_sets.h"
 #include "launcher/agent/machine.h"
 #include "launcher/base/lifeline.h"
 #include "launcher/base/loop.h"
+#include "launcher/cli/gathering.h"
 #include "launcher/cli/host_planning.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/preflight.h"
 #include "launcher/hosts/agents.h"
+#include "launcher/hosts/secret.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
@@ -87,17 +88,21 @@ std::optional<Error> check_options(const RunOptions& options) {
     }
   }
   if (options.has_agents()) {
-    const std::pair<bool, const char*> of_one_host[] = {
-        {!options.checkpoint_directory.empty(), "--checkpoint-dir"},
-        {options.keep, "--keep"},
-        {options.begin_again, "--begin-again"},
-        {options.torch, "--torch"}};
+    const std::pair<bool, const char*> of_one_host[] = {{options.keep, "--keep"},
+                                                        {options.begin_again, "--begin-again"},
+                                                        {options.torch, "--torch"}};
     for (const auto& [given, name] : of_one_host) {
       if (!given) continue;
       return Error{std::string(name) +
                        " is for jobs on one host so far; leave it out, or run the "
                        "job on one host",
                    kExitUsage};
+    }
+    if (!options.checkpoint_directory.empty() && !options.snapshots.on()) {
+      return Error{
+          "--checkpoint-dir of a job on several hosts needs snapshots, and restarts; leave out "
+          "--snapshots off and --no-restart",
+          kExitUsage};
     }
   }
   return check_kept_directory(options);
@@ -115,6 +120,9 @@ std::optional<Error> resume_images(HostPlan& plan) {
   if (access(restorer.c_str(), R_OK) != 0) {
     return Error{restorer +
                  " is missing; it belongs to this ftrun: build or install them together"};
+  }
+  if (const std::string why = why_not_restored(plan.forbidden); !why.empty()) {
+    return Error{"--resume: " + options.checkpoint_directory + " holds images, but " + why};
   }
   std::vector<std::string> notices;
   auto set = newest_image_set(options.checkpoint_directory, owner_of(plan.options, plan.programs),
@@ -155,15 +163,22 @@ std::optional<Error> close_standard_input() {
   return Error{std::string("--stdin none: /dev/null: ") + error_text(errno)};
 }
 
-void tell_resumed(const ImageSet& set, std::size_t undone) {
+void tell_resumed(const std::string& from, std::time_t cut_at) {
   char when[64] = "";
-  const std::time_t cut_at = set.cut_at_s;
   std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", std::localtime(&cut_at));
-  fprintf(stderr, "rejoin: going on from %s, the state of the job at %s\n", set.path.c_str(), when);
+  fprintf(stderr, "rejoin: going on from %s, the state of the job at %s\n", from.c_str(), when);
+}
+
+void tell_resumed(const ImageSet& set, std::size_t undone) {
+  tell_resumed(set.path, set.cut_at_s);
   if (undone == 0) return;
   fprintf(stderr,
           "rejoin: undid %zu change%s of file names that the job had made after that time\n",
           undone, undone == 1 ? "" : "s");
+}
+
+void tell_resumed(const RunOptions& options, const HostSet& set) {
+  tell_resumed(options.checkpoint_directory + ", set " + std::to_string(set.number), set.cut_at_s);
 }
 
 // State of --checkpoint-dir, until the end of the job.
@@ -186,22 +201,32 @@ std::optional<Error> find_recovery_point(HostPlan& plan, std::optional<Checkpoin
     return {};
   }
   if (holds_image_sets(directory)) return resume_images(plan);
+  if (holds_host_sets(directory)) {
+    return Error{"--resume: " + directory +
+                 " holds images of a job on several hosts; give the same hosts, or as many"};
+  }
   return Error{"--resume: there is no complete checkpoint in " + directory};
 }
 
 // To be called before the segment is made. Locks the directory first, because an exiting job may
 // still change it.
-std::optional<Error> open_directory(HostPlan& plan, const Lifeline& lifeline,
+std::optional<Error> take_directory(const RunOptions& options, const Lifeline& lifeline,
                                     Directory& directory) {
-  const RunOptions& options = plan.options;
   const std::string& path = options.checkpoint_directory;
-  if (path.empty()) return {};
   if (const auto error = prepare_checkpoint_directory(path, options.resume)) return error;
   auto locked = lock_checkpoint_directory(path);
   if (!locked.ok()) return locked.error();
   directory.lock = std::move(locked.value());
   if (const auto error = await_former_job(path)) return error;
   directory.note = JobNote(path, lifeline);
+  return {};
+}
+
+std::optional<Error> open_directory(HostPlan& plan, const Lifeline& lifeline,
+                                    Directory& directory) {
+  const RunOptions& options = plan.options;
+  if (options.checkpoint_directory.empty()) return {};
+  if (const auto error = take_directory(options, lifeline, directory)) return error;
   if (options.resume) {
     if (const auto error = find_recovery_point(plan, directory.version)) return error;
   }
@@ -209,25 +234,19 @@ std::optional<Error> open_directory(HostPlan& plan, const Lifeline& lifeline,
   return {};
 }
 
-// Chooses where ranks log what they do to files: with the sets of images, or in memory, for the
-// return of all ranks alone.
-void place_file_logs(HostPlan& plan, const Guardian& guardian) {
-  const RunOptions& options = plan.options;
-  const bool may_go_back = options.on_divergence == OnDivergence::kRollBack && options.restart;
-  if (plan.writes_sets) {
-    plan.file_logs = file_logs_in(options.checkpoint_directory);
-  } else if (options.snapshots.on() && may_go_back) {
-    std::error_code error;
-    const bool shm = access("/dev/shm", W_OK) == 0;
-    const std::filesystem::path directory =
-        shm ? "/dev/shm" : std::filesystem::temp_directory_path(error);
-    plan.file_logs = directory / ("rejoin-" + hex_text(plan.job) + ".files");
-    guardian.remove_on_death(plan.file_logs);
-  }
-  for (auto& environment : plan.environments) {
-    if (!plan.file_logs.empty())
-      environment.push_back(std::string(wire::kEnvFileLog) + "=" + plan.file_logs);
-  }
+// The same for a job that has agents. Sets `set` if the job resumes from it.
+std::optional<Error> open_directory_of_hosts(const RunOptions& options, const Lifeline& lifeline,
+                                             Directory& directory, std::optional<HostSet>& set) {
+  if (options.checkpoint_directory.empty()) return {};
+  if (const auto error = take_directory(options, lifeline, directory)) return error;
+  if (!options.resume) return {};
+  std::vector<std::string> notices;
+  const auto hosts = static_cast<std::uint32_t>(options.layout.size());
+  const auto found = newest_host_set(options.checkpoint_directory, hosts, notices);
+  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
+  if (!found.ok()) return found.error();
+  set = found.value();
+  return {};
 }
 
 // Makes all ranks begin at the version, and removes the older sets of images.
@@ -245,30 +264,13 @@ std::optional<Error> begin_at(const CheckpointFile& version, const RunOptions& o
   return {};
 }
 
-// Restores the files to their state when the set was cut.
-std::optional<Error> put_files_back(const RunOptions& options, const ImageSet& set,
-                                    JobSegment& segment, std::size_t* undone) {
-  std::vector<std::uint64_t> observations;
-  for (std::uint32_t r = 0; r < set.owner.ranks; ++r) {
-    observations.push_back(journal::region_of(segment.base(), r)->observations.tail.load());
-  }
-  const auto changes =
-      FileChanges::read(set, file_logs_in(options.checkpoint_directory), observations);
-  if (!changes.ok()) return changes.error();
-  std::vector<std::string> notices;
-  const auto error = changes.value().undo(notices);
-  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
-  *undone = changes.value().size();
-  return error;
-}
-
 // Prepares --checkpoint-dir and --resume before the first process is started.
 std::optional<Error> begin(const HostPlan& plan, const Directory& directory, JobSegment& segment) {
   const RunOptions& options = plan.options;
   if (directory.version) return begin_at(*directory.version, options, segment);
   if (!plan.resumed) return {};
   std::size_t undone = 0;
-  if (const auto error = put_files_back(options, *plan.resumed, segment, &undone)) return error;
+  if (const auto error = put_files_back(plan, segment, &undone)) return error;
   // None of these versions is complete.
   if (const auto error = remove_checkpoints(options.checkpoint_directory)) return error;
   if (!options.quiet) tell_resumed(*plan.resumed, undone);
@@ -278,8 +280,8 @@ std::optional<Error> begin(const HostPlan& plan, const Directory& directory, Job
 // Creates the segment, or restores it from the set that the job resumes from.
 Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
   if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors, plan.local);
-  auto segment =
-      JobSegment::restore(plan.options, plan.resumed->path_of_journal(), plan.resumed->put_back_to);
+  auto segment = JobSegment::restore(plan.options, plan.resumed->path_of_journal(),
+                                     plan.resumed->put_back_to, plan.local);
   if (!segment.ok()) return segment;
   plan.first_incarnation = segment.value().next_incarnation();
   plan.options.journal_limit_bytes = segment.value().header()->journal_limit_bytes;
@@ -312,11 +314,12 @@ struct Run {
   Beginning beginning;
 };
 
-// What the ranks have read of standard input is read again, unless they go on behind it.
-std::optional<Error> give_input_again(const Run& run, const HostPlan& plan) {
-  const bool goes_on = plan.resumed && plan.resumed->input_ended;
-  if (!run.has_read_input || goes_on) return {};
-  if (!plan.resumed && run.input_begin >= 0 && lseek(0, run.input_begin, SEEK_SET) >= 0) return {};
+// What the ranks have read of standard input is read again, unless they go on behind it. `resumed`:
+// a set from which they go on, or null.
+template <class Set>
+std::optional<Error> give_input_again(const Run& run, const Set& resumed) {
+  if (!run.has_read_input || (resumed && resumed->input_ended)) return {};
+  if (!resumed && run.input_begin >= 0 && lseek(0, run.input_begin, SEEK_SET) >= 0) return {};
   return Error{
       "the job cannot begin again, because its ranks have read standard input, which can "
       "be read only once"};
@@ -336,7 +339,7 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   if (const auto error = open_directory(plan, lifeline, directory)) return *error;
   guardian->remove_parts_on_death(run.options.checkpoint_directory);
   place_file_logs(plan, *guardian);
-  if (const auto error = give_input_again(run, plan)) return *error;
+  if (const auto error = give_input_again(run, plan.resumed)) return *error;
   auto segment = make_segment(plan, run.processors);
   if (!segment.ok()) return segment.error();
   if (const auto error = begin(plan, directory, segment.value())) {
@@ -384,12 +387,17 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
 
 // What the agents of all hosts need to know: what this process was given, and what it has found
 // out.
-Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments) {
+Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments,
+                    const std::optional<HostSet>& resumed = {}) {
   Order order;
   Order::Plan& to = *order.mutable_plan();
   to.set_version(version_text());
   for (const std::string& argument : arguments) to.add_arguments(argument);
-  for (char** variable = environ; *variable != nullptr; ++variable) to.add_environment(*variable);
+  const std::string_view secret = kSecretFileVariable;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (text.substr(0, text.find('=')) != secret) to.add_environment(*variable);
+  }
   std::error_code error;
   to.set_directory(std::filesystem::current_path(error));
   to.set_job(hex_text(plan.job));
@@ -400,6 +408,13 @@ Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& argume
   for (const std::string& host : options.hosts) to.add_hosts(host);
   to.set_journal_limit_bytes(options.journal_limit_bytes);
   to.set_snapshot_every_bytes(options.snapshots.every_bytes);
+  if (!options.checkpoint_directory.empty()) {
+    to.set_note(read_small_file(note_of_job(options.checkpoint_directory)));
+  }
+  if (resumed) {
+    to.set_incarnation(resumed->incarnation);
+    to.mutable_part()->set_set(resumed->number);
+  }
   return order;
 }
 
@@ -410,64 +425,178 @@ int open_ending_signals() {
   return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// Runs a job whose nodes have agents of their own. Returns its exit code. Errors: why no rank was
-// started.
-Result<int> run_on_hosts(Run& run, const HostPlan& plan,
-                         const std::vector<std::string>& arguments) {
-  const RunOptions& options = plan.options;
-  Loop loop(run.begun_ns);
-  auto events = open_events(options.events_path);
-  if (!events.ok()) return events.error();
-  JobPlan job = job_plan(plan, run.beginning);
-  job.hosts.assign(options.layout.size(), {});
-  for (std::uint32_t r = 0; r < plan.ranks; ++r) job.hosts[options.place_of(r).node].push_back(r);
-  std::vector<std::string> names = options.hosts;
-  names.resize(options.layout.size());
-  std::optional<Error> failure;
-  std::optional<Agents> agents;
-  std::optional<Supervisor> supervisor;
-  const auto give_up = [&](Error error) {
-    failure = std::move(error);
-    loop.stop();
-  };
-  // Until all agents are ready a signal just ends them.
-  const Descriptor signals(open_ending_signals());
-  Loop::Watch interrupted(loop, signals.get(), EPOLLIN, [&](std::uint32_t) {
+// What its supervisor needs. `resumed`: the set from which it goes on.
+JobPlan job_of_hosts(const HostPlan& plan, const Beginning& beginning,
+                     const std::optional<HostSet>& resumed) {
+  JobPlan job = job_plan(plan, beginning);
+  if (resumed) {
+    job.beginning.incarnation = resumed->incarnation;
+    job.beginning.set = resumed->number;
+  }
+  job.hosts.assign(plan.options.layout.size(), {});
+  std::uint32_t rank = 0;
+  for (std::size_t host = 0; host < job.hosts.size(); ++host) {
+    for (std::uint32_t i = 0; i < plan.options.layout[host]; ++i) job.hosts[host].push_back(rank++);
+  }
+  return job;
+}
+
+// For the agent that takes the place of a lost one.
+Order order_of_part(Order order, const Action::Replace& a, std::vector<std::string> printed) {
+  order.mutable_plan()->set_incarnation(a.incarnation);
+  Order::Plan::Part& part = *order.mutable_plan()->mutable_part();
+  part.set_set(a.set);
+  part.set_takes_over(true);
+  for (std::string& bytes : printed) part.add_printed(std::move(bytes));
+  return order;
+}
+
+// A job whose nodes have agents of their own.
+class JobOnHosts {
+ public:
+  JobOnHosts(Run& run, HostPlan& plan, const std::vector<std::string>& arguments)
+      : run_(run),
+        plan_(plan),
+        options_(plan.options),
+        arguments_(arguments),
+        loop_(run.begun_ns),
+        signals_(open_ending_signals()),
+        too_long_(loop_, [this] {
+          give_up({"the time limit of --timeout has expired before all hosts were ready",
+                   kExitTimeout});
+        }) {}
+
+  // Returns its exit code; nothing: it begins again. Errors: why no rank was started.
+  Result<std::optional<int>> run() {
+    if (const auto error = open_directory_of_hosts(options_, lifeline_, directory_, resumed_)) {
+      return *error;
+    }
+    if (const auto error = give_input_again(run_, resumed_)) return *error;
+    if (!run_.events) {
+      auto events = open_events(options_.events_path);
+      if (!events.ok()) return events.error();
+      events_ = std::move(events.value());
+    }
+    // Until all agents are ready a signal just ends them.
+    interrupted_ =
+        Loop::Watch(loop_, signals_.get(), EPOLLIN, [this](std::uint32_t) { give_up_on_signal(); });
+    if (options_.timeout_ns) too_long_.set(*options_.timeout_ns);
+    if (!options_.agents_join()) {
+      start_agents();
+    } else if (const auto error = wait_for_agents()) {
+      return *error;
+    }
+    loop_.run([this] {
+      if (supervisor_) supervisor_->idle();
+    });
+    if (failure_) return *failure_;
+    const int code = supervisor_->finish();
+    if (gathering_) gathering_->agents().finish();
+    if (!supervisor_->begins_again()) return std::optional(code);
+    run_.beginning = *supervisor_->begins_again();
+    run_.events = supervisor_->take_events();
+    run_.has_read_input |= supervisor_->has_read_input();
+    return std::optional<int>();
+  }
+
+ private:
+  void give_up(Error error) {
+    failure_ = std::move(error);
+    loop_.stop();
+  }
+  void give_up_on_signal() {
     signalfd_siginfo info = {};
-    if (read(signals.get(), &info, sizeof info) != sizeof info) return;
+    if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
     const auto signal = static_cast<int>(info.ssi_signo);
     give_up({"signal " + std::to_string(signal) + " (" + strsignal(signal) +
                  ") before all hosts were ready; no rank was started",
              kExitSignal + signal});
-  });
-  Loop::Timer too_long(loop, [&] {
-    give_up({"the time limit of --timeout has expired before all hosts were ready", kExitTimeout});
-  });
-  if (options.timeout_ns) too_long.set(*options.timeout_ns);
-  agents.emplace(
-      loop, std::move(names), options.remote_shell,
-      Agents::Calls{[&] {
-                      interrupted.reset();
-                      too_long.clear();
-                      supervisor.emplace(
-                          loop, std::move(job), std::move(events.value()), [&](Order order) {
-                            loop.post([&agents, order = std::move(order)] { agents->send(order); });
-                          });
-                      supervisor->start();
-                    },
-                    give_up,
-                    [&](Report report) {
-                      loop.post([&supervisor, report = std::move(report)] {
-                        if (supervisor) supervisor->report(report);
-                      });
-                    }});
-  agents->start(order_of_plan(plan, arguments));
-  loop.run([&] {
-    if (supervisor) supervisor->idle();
-  });
-  if (failure) return *failure;
-  return supervisor->finish();
-}
+  }
+  void report(Report report) {
+    loop_.post([this, report = std::move(report)] {
+      if (supervisor_) supervisor_->report(report);
+    });
+  }
+
+  std::optional<Error> wait_for_agents() {
+    auto gathering =
+        Gathering::begin(loop_, options_, plan_.lib_directory,
+                         {[this] {
+                            gathering_->name_hosts(options_);
+                            start_agents();
+                          },
+                          [this](Error error) { give_up(std::move(error)); },
+                          [this](const std::string& name) { agents_->on_joined(name); },
+                          [this](const std::string& name, const std::string& how) {
+                            Report left;
+                            left.mutable_spare()->set_name(name);
+                            left.mutable_spare()->set_left(how);
+                            report(std::move(left));
+                          },
+                          [this](const std::string& line) {
+                            if (!supervisor_) {
+                              fprintf(stderr, "rejoin: %s\n", line.c_str());
+                              return;
+                            }
+                            Report tells;
+                            tells.set_tell(line);
+                            report(std::move(tells));
+                          }});
+    if (!gathering.ok()) return gathering.error();
+    gathering_ = std::move(gathering.value());
+    return {};
+  }
+
+  void start_agents() {
+    Agents::Calls calls = {[this] { start_ranks(); },
+                           [this](Error error) { give_up(std::move(error)); },
+                           [this](Report r) { report(std::move(r)); }};
+    const std::uint64_t lease_ns = options_.survive_host ? options_.lease_ns : 0;
+    std::vector<std::string> names = options_.hosts;
+    names.resize(options_.layout.size());
+    if (gathering_) {
+      agents_.emplace(loop_, std::move(names), gathering_->agents(), options_.join_ns, lease_ns,
+                      std::move(calls));
+    } else {
+      agents_.emplace(loop_, std::move(names), options_.remote_shell, lease_ns, std::move(calls));
+    }
+    agents_->start(order_of_plan(plan_, arguments_, resumed_));
+  }
+
+  void start_ranks() {
+    interrupted_.reset();
+    too_long_.clear();
+    if (resumed_ && !options_.quiet) tell_resumed(options_, *resumed_);
+    JobPlan job = job_of_hosts(plan_, run_.beginning, resumed_);
+    job.replace = [this](const Action::Replace& a, std::vector<std::string> printed) {
+      agents_->replace(a.host, a.where, a.holder,
+                       order_of_part(order_of_plan(plan_, arguments_), a, std::move(printed)));
+    };
+    EventLog::Target events = std::move(run_.events ? *run_.events : *events_);
+    run_.events.reset();
+    supervisor_.emplace(loop_, std::move(job), std::move(events), [this](Order order) {
+      loop_.post([this, order = std::move(order)] { agents_->send(order); });
+    });
+    supervisor_->start();
+  }
+
+  Run& run_;
+  HostPlan& plan_;
+  RunOptions& options_;
+  const std::vector<std::string>& arguments_;
+  Loop loop_;
+  const Lifeline lifeline_;
+  Directory directory_;
+  std::optional<HostSet> resumed_;
+  std::optional<EventLog::Target> events_;
+  std::optional<Error> failure_;
+  const Descriptor signals_;
+  Loop::Watch interrupted_;
+  Loop::Timer too_long_;
+  std::unique_ptr<Gathering> gathering_;
+  std::optional<Agents> agents_;
+  std::optional<Supervisor> supervisor_;
+};
 
 // If the job was to begin again, the error is the end of its events.
 int fail_to_begin(Run& run, const Error& error) {
@@ -499,6 +628,14 @@ Result<HostPlan> plan_again(RunOptions& options) {
   return make_host_plan(options, {random_hex(8), random_hex(16), 0, all_local(options.ranks())});
 }
 
+// The same for a job on several hosts, from a set that it has written.
+Result<HostPlan> plan_again(RunOptions& options, const Beginning& beginning) {
+  options.resume = true;
+  if (!options.hosts.empty()) options.hosts = beginning.hosts;  // else all are this machine
+  options.spare_hosts = beginning.spare_hosts;
+  return make_host_plan(options, {random_hex(8), random_hex(16), 0, {}});
+}
+
 }  // namespace
 
 int run_job(RunOptions options, const std::vector<std::string>& arguments) {
@@ -524,15 +661,13 @@ int run_job(RunOptions options, const std::vector<std::string>& arguments) {
   if (!elsewhere) {
     if (const auto error = check_descriptors(plan.value().ranks)) return fail(*error);
   }
-  if (run.options.has_agents()) {
-    const auto code = run_on_hosts(run, plan.value(), arguments);
-    return code.ok() ? code.value() : fail(code.error());
-  }
+  const bool on_hosts = run.options.has_agents();
   for (;;) {
-    const auto code = run_once(run, plan.value());
+    const auto code =
+        on_hosts ? JobOnHosts(run, plan.value(), arguments).run() : run_once(run, plan.value());
     if (!code.ok()) return fail_to_begin(run, code.error());
     if (code.value()) return *code.value();
-    plan = plan_again(run.options);
+    plan = on_hosts ? plan_again(run.options, run.beginning) : plan_again(run.options);
     if (!plan.ok()) return fail_to_begin(run, plan.error());
   }
 }

@@ -1,22 +1,27 @@
 #include "launcher/cli/host_planning.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
+#include "launcher/agent/file_changes.h"
 #include "launcher/agent/machine.h"
 #include "launcher/cli/preflight.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
+#include "wire/file_log.h"
+#include "wire/messages.h"
+#include "wire/random.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -109,15 +114,21 @@ Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& i
   plan.host = identity.host;
   plan.local = identity.local;
   for (const ProgramOptions& each : options.programs) {
-    auto program = find_file(each, !options.checkpoint_directory.empty(), !identity.is_agent);
+    auto program = find_file(each, !options.checkpoint_directory.empty() || options.survive_host,
+                             !identity.is_agent);
     if (!program.ok()) return program.error();
     plan.programs.push_back(std::move(program.value()));
   }
   plan.lib_directory = library_directory();
+  if (identity.is_agent || !options.has_agents()) plan.forbidden = find_forbidden_calls(options);
   plan.job = strtoull(identity.job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + identity.job;
   // Agents that share a machine have a socket each.
+  // A former agent of this host, which is lost, may still be there, and ends all processes that
+  // have its own socket's name.
+  if (identity.incarnation > 0) plan.socket += "." + std::to_string(identity.incarnation);
   if (options.has_agents()) plan.socket += "-" + std::to_string(plan.host);
+  plan.first_incarnation = identity.incarnation;
   plan.secret = identity.secret;
   for (std::uint32_t r = 0; r < plan.ranks; ++r) {
     auto environment = environment_of(r, {plan.socket, plan.secret, plan.lib_directory}, options);
@@ -135,9 +146,58 @@ Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& i
   return plan;
 }
 
+std::string directory_of_job(const HostPlan& plan, const std::string& suffix) {
+  std::error_code error;
+  const bool shm = access("/dev/shm", W_OK) == 0;
+  const std::filesystem::path directory =
+      shm ? "/dev/shm" : std::filesystem::temp_directory_path(error);
+  std::string name = plan.socket;  // of this job, and of this agent
+  return directory / name.append(suffix);
+}
+
+void place_file_logs(HostPlan& plan, const Guardian& guardian) {
+  const RunOptions& options = plan.options;
+  const bool may_go_back = options.on_divergence == OnDivergence::kRollBack && options.restart;
+  if (plan.gives_parts()) {
+    plan.directory = directory_of_job(plan, "");
+    plan.file_logs = plan.directory + "/files";
+    guardian.remove_on_death(plan.directory);
+    std::error_code error;
+    std::filesystem::create_directories(plan.file_logs, error);  // reported when it is used
+    std::filesystem::permissions(plan.directory, std::filesystem::perms::owner_all, error);
+  } else if (plan.writes_sets) {
+    plan.file_logs = file_logs_in(plan.sets_directory());
+  } else if (options.snapshots.on() && may_go_back) {
+    plan.file_logs = directory_of_job(plan, ".files");
+    guardian.remove_on_death(plan.file_logs);
+  }
+  if (plan.file_logs.empty()) return;
+  std::string variable = wire::kEnvFileLog;
+  variable.append(1, '=').append(plan.file_logs);
+  for (auto& environment : plan.environments) environment.push_back(variable);
+}
+
+std::optional<Error> put_files_back(const HostPlan& plan, JobSegment& segment,
+                                    std::size_t* undone) {
+  std::vector<std::uint64_t> observations;
+  for (std::uint32_t r = 0; r < plan.ranks; ++r) {
+    observations.push_back(journal::region_of(segment.base(), r)->observations.tail.load());
+  }
+  const auto changes =
+      FileChanges::read(*plan.resumed, file_logs_in(plan.sets_directory()), observations);
+  if (!changes.ok()) return changes.error();
+  std::vector<std::string> notices;
+  const auto error = changes.value().undo(notices);
+  for (const std::string& notice : notices) fprintf(stderr, "rejoin: %s\n", notice.c_str());
+  *undone = changes.value().size();
+  return error;
+}
+
 std::string random_hex(std::size_t bytes) {
   unsigned char random[16];
-  while (getrandom(random, bytes, 0) != static_cast<ssize_t>(bytes)) {
+  if (!wire::fill_random(random, bytes)) {
+    fprintf(stderr, "rejoin: /dev/urandom cannot be read: %s\n", error_text(errno).c_str());
+    exit(kExitFailure);
   }
   std::string text;
   for (std::size_t i = 0; i < bytes; ++i) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/agent/guardian.h"
 #include "launcher/agent/host_plan.h"
 #include "launcher/base/process.h"
 #include "launcher/base/result.h"
@@ -21,6 +22,8 @@ struct HostIdentity {
   std::string secret;  // 32
   std::uint32_t host = 0;
   LocalRanks local;
+  // The first one of its ranks. Another agent may have been this host before, and still be there.
+  std::uint32_t incarnation = 0;
   bool is_agent = false;  // ftrun has told the user what it has found out about the programs
 };
 
@@ -40,5 +43,14 @@ SpawnSettings prepare_process(std::uint32_t ranks);
 // Checks the limit on descriptors before any process is started: above the limit, ftrun could not
 // accept a rank's connection, nor report that.
 std::optional<Error> check_descriptors(std::uint32_t ranks);
+
+// Restores the files of this host's ranks to their state when the set was cut that the plan resumes
+// from. Returns the number of changes that were undone. Errors: why that cannot be.
+std::optional<Error> put_files_back(const HostPlan& plan, JobSegment& segment, std::size_t* undone);
+// A directory of this job on this machine, in memory if possible. `suffix`: of its name.
+std::string directory_of_job(const HostPlan& plan, const std::string& suffix);
+// Chooses where ranks log what they do to files: with the sets of images, or in memory, for the
+// return of all ranks alone.
+void place_file_logs(HostPlan& plan, const Guardian& guardian);
 
 }  // namespace rejoin::launcher

@@ -64,10 +64,34 @@ Result<Hosts> hosts_of(const RawProgram& raw) {
   return raw.hosts.empty() ? read_file(raw.host_file) : read_list(raw.hosts);
 }
 
+// The hosts of which agents join; none: another program's options give them.
+Result<Hosts> hosts_that_join(const RawProgram& raw) {
+  const bool is_named = !raw.hosts.empty() || !raw.host_file.empty();
+  if (!is_named && raw.nodes.empty()) return Hosts{};
+  if (is_named && raw.nodes.empty()) return hosts_of(raw);
+  if (is_named) {
+    return Error{"--nodes and a list of hosts both say which hosts join; give only one of them",
+                 kExitUsage};
+  }
+  const auto nodes = parse_number("--nodes", raw.nodes, "number of hosts", 1, journal::kMaxRanks);
+  if (!nodes.ok()) return nodes.error();
+  if (raw.on_each_host.empty()) {
+    return Error{"--nodes " + raw.nodes + ": give the number of ranks on each host with --npernode",
+                 kExitUsage};
+  }
+  Hosts hosts{"--nodes " + raw.nodes};
+  hosts.list.resize(nodes.value());
+  return hosts;
+}
+
 // A host that is named several times has all those slots.
 std::vector<HostSlots> merged(const std::vector<HostSlots>& list) {
   std::vector<HostSlots> hosts;
   for (const HostSlots& host : list) {
+    if (host.name.empty()) {
+      hosts.push_back({"", host.slots.value_or(1)});
+      continue;
+    }
     const auto same = std::find_if(hosts.begin(), hosts.end(),
                                    [&](const HostSlots& h) { return h.name == host.name; });
     if (same == hosts.end()) {
@@ -93,13 +117,15 @@ Result<std::uint64_t> parse_ranks(const std::string& option, const std::string& 
   return parse_number(option, text, "number of ranks", 1, journal::kMaxRanks);
 }
 
-std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) {
-  auto hosts = hosts_of(raw);
+std::optional<Error> read_hosts(const RawProgram& raw, bool join, ProgramOptions& program) {
+  auto hosts = join ? hosts_that_join(raw) : hosts_of(raw);
   if (!hosts.ok()) return hosts.error();
   std::vector<HostSlots>& list = hosts.value().list;
   const std::string own = own_name();
-  const bool all_here = std::all_of(list.begin(), list.end(),
-                                    [&](const HostSlots& h) { return is_this_host(h.name, own); });
+  const bool all_here =
+      list.empty() || (!join && std::all_of(list.begin(), list.end(), [&](const HostSlots& h) {
+        return is_this_host(h.name, own);
+      }));
   // Without options, a job on this host alone has any number of ranks.
   if (hosts.value().is_allocated && all_here) hosts.value() = Hosts{};
   std::optional<std::uint64_t> slots;
@@ -134,6 +160,7 @@ std::optional<Error> read_hosts(const RawProgram& raw, ProgramOptions& program) 
                    kExitUsage};
     }
     program.ranks = static_cast<std::uint32_t>(*slots);
+    program.fills_hosts = raw.ranks.empty();
   }
   if (!raw.ranks.empty()) {
     const auto ranks = parse_ranks(raw.ranks_option, raw.ranks);
@@ -168,7 +195,15 @@ std::optional<Error> fill_hosts(RunOptions& options) {
           kExitUsage};
     }
   }
-  if (hosts.empty()) return {};
+  if (hosts.empty() && options.agents_join()) {
+    return Error{
+        "--listen: say which hosts are to join: -H a:4,b:4, or --nodes 2 --npernode 4 for any two",
+        kExitUsage};
+  }
+  if (hosts.empty()) {
+    options.spare_hosts.assign(options.spares, "");
+    return {};
+  }
   if (std::any_of(options.programs.begin(), options.programs.end(),
                   [](const ProgramOptions& p) { return p.names_this_host; })) {
     return Error{"the programs of a job run on the same hosts: give one list of them, or the same",
@@ -178,6 +213,19 @@ std::optional<Error> fill_hosts(RunOptions& options) {
     return Error{"--layout lays out nodes on this machine; with other hosts, they are the nodes",
                  kExitUsage};
   }
+  if (options.spares >= hosts.size()) {
+    return Error{"--spares " + std::to_string(options.spares) + ": the list has only " +
+                     std::to_string(hosts.size()) + " hosts, and some of them have to run ranks",
+                 kExitUsage};
+  }
+  for (std::uint32_t i = options.spares; i > 0; --i) {
+    const HostSlots& spare = hosts[hosts.size() - i];
+    options.spare_hosts.push_back(spare.name);
+    for (ProgramOptions& program : options.programs) {
+      if (program.fills_hosts) *program.ranks -= *spare.slots;
+    }
+  }
+  hosts.resize(hosts.size() - options.spares);
   std::uint32_t left = options.ranks();
   for (const HostSlots& host : hosts) {
     const std::uint32_t here = std::min(left, *host.slots);
@@ -194,6 +242,32 @@ std::optional<Error> fill_hosts(RunOptions& options) {
   options.between_nodes = BetweenNodes::kSockets;
   if (options.remote_shell.empty()) options.remote_shell = options.programs[0].remote_shell;
   if (options.remote_shell.empty()) options.remote_shell = "ssh -o BatchMode=yes";
+  return {};
+}
+
+std::optional<Error> check_survival(const RunOptions& options) {
+  if (!options.survive_host) return {};
+  if (options.layout.size() < 2 || !options.has_agents()) {
+    return Error{
+        "--survive host needs a job on several hosts: -H a:4,b:4, or --layout 4,4 "
+        "--between-nodes sockets to try it on this machine",
+        kExitUsage};
+  }
+  if (!options.snapshots.on() || !options.restart) {
+    return Error{
+        "--survive host needs snapshots, and restarts; leave out --snapshots off and "
+        "--no-restart",
+        kExitUsage};
+  }
+  if (options.on_divergence != OnDivergence::kRollBack) {
+    return Error{
+        "with --survive host all ranks must be able to go back: leave out "
+        "--on-divergence",
+        kExitUsage};
+  }
+  if (options.output.commits) {
+    return Error{"--survive host does not go together with --commit-output yet", kExitUsage};
+  }
   return {};
 }
 

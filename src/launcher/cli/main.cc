@@ -26,5 +26,8 @@ int main(int argc, char** argv) {
     return run_inspect(*inspect);
   }
   if (const auto* check = std::get_if<CheckOptions>(&command.value())) return run_check(*check);
+  if (const auto* agent = std::get_if<AgentOptions>(&command.value())) {
+    return run_joined_agent(*agent);
+  }
   return run_job(std::get<RunOptions>(std::move(command.value())), {argv, argv + argc});
 }

@@ -6,11 +6,13 @@
 #include <memory>
 #include <numeric>
 #include <string_view>
+#include <tuple>
 
 #include "journal/layout.h"
 #include "launcher/agent/machine.h"
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/cli/hosts.h"
+#include "launcher/cli/join_options.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/translations.h"
 
@@ -186,23 +188,41 @@ std::optional<Error> parse_snapshots(const std::string& text, SnapshotOptions& s
   return {};
 }
 
-std::optional<Error> parse_images_every(const std::string& text, RunOptions& o) {
-  if (text.empty()) return {};
-  const auto period = parse_seconds("--checkpoint-every", text, 1e-3, 1e9, kSomeTime);
-  if (!period.ok()) return period.error();
-  o.image_period_ns = period.value();
-  if (o.checkpoint_directory.empty()) {
-    return usage("--checkpoint-every needs --checkpoint-dir DIR");
+// The options of --checkpoint-dir.
+std::optional<Error> finish_checkpoints(const Raw& raw, RunOptions& o) {
+  const std::pair<bool, const char*> of_directory[] = {
+      {o.resume, "--resume"},
+      {!raw.images_every.empty(), "--checkpoint-every"},
+      {!raw.keep_sets.empty(), "--keep-sets"},
+      {!raw.grace.empty(), "--grace"},
+      {o.compress_sets, "--compress"}};
+  for (const auto& [given, name] : of_directory) {
+    if (!given || !o.checkpoint_directory.empty()) continue;
+    return usage(std::string(name) + " needs --checkpoint-dir DIR");
+  }
+  if (!raw.images_every.empty()) {
+    const auto period = parse_seconds("--checkpoint-every", raw.images_every, 1e-3, 1e9, kSomeTime);
+    if (!period.ok()) return period.error();
+    o.image_period_ns = period.value();
+  }
+  if (!raw.keep_sets.empty()) {
+    const auto kept = parse_number("--keep-sets", raw.keep_sets, "number of sets", 1, 1'000'000);
+    if (!kept.ok()) return kept.error();
+    o.sets_kept = static_cast<std::uint32_t>(kept.value());
+  }
+  if (!raw.grace.empty()) {
+    const auto grace = parse_seconds("--grace", raw.grace, 1e-3, 1e9, kSomeTime);
+    if (!grace.ok()) return grace.error();
+    o.grace_ns = grace.value();
   }
   return {};
 }
 
-std::optional<Error> parse_keep_sets(const std::string& text, RunOptions& o) {
+std::optional<Error> read_size(const char* option, const std::string& text, std::uint64_t& bytes) {
   if (text.empty()) return {};
-  const auto kept = parse_number("--keep-sets", text, "number of sets", 1, 1'000'000);
-  if (!kept.ok()) return kept.error();
-  o.sets_kept = static_cast<std::uint32_t>(kept.value());
-  if (o.checkpoint_directory.empty()) return usage("--keep-sets needs --checkpoint-dir DIR");
+  const auto size = parse_size_bytes(text);
+  if (!size.ok()) return usage(std::string(option) + ": " + size.error().text);
+  bytes = size.value();
   return {};
 }
 
@@ -263,7 +283,9 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command, HostOption
   ProgramOptions program;
   program.command = std::move(command);
   program.working_directory = std::move(raw.working_directory);
-  if (!raw.nodes.empty() && raw.nodes != "1" && raw.nodes != "1-1" && raw.nodes != "1:1") {
+  const bool is_one =
+      raw.nodes.empty() || raw.nodes == "1" || raw.nodes == "1-1" || raw.nodes == "1:1";
+  if (hosts == HostOptions::kRead && !is_one) {
     return usage("--nodes " + raw.nodes +
                  ": name the hosts with --host or --hostfile, and the number of ranks with -n");
   }
@@ -276,8 +298,9 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command, HostOption
     if (!each.ok()) return each.error();
     program.processors_each = static_cast<std::uint32_t>(each.value());
   }
-  if (hosts == HostOptions::kRead) {
-    if (const auto error = read_hosts(raw, program)) return *error;
+  if (hosts != HostOptions::kKnown) {
+    const bool join = hosts == HostOptions::kJoin;
+    if (const auto error = read_hosts(raw, join, program)) return *error;
   }
   for (const std::string& text : raw.exports) {
     const std::size_t equals = text.find('=');
@@ -372,12 +395,35 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
                " ranks");
 }
 
+constexpr std::uint64_t kMostSpares = 1024;
+
 std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
   const auto between =
       parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages", "sockets"});
   if (!between.ok()) return between.error();
   o.between_nodes = static_cast<BetweenNodes>(between.value());
   if (!raw.remote_shell.empty()) o.remote_shell = raw.remote_shell;
+  const auto survive = parse_choice("--survive", raw.survive, {"process", "host"});
+  if (!survive.ok()) return survive.error();
+  o.survive_host = survive.value() == 1;
+  if (!raw.spares.empty()) {
+    const auto spares = parse_number("--spares", raw.spares, "number of hosts", 0, kMostSpares);
+    if (!spares.ok()) return spares.error();
+    o.spares = static_cast<std::uint32_t>(spares.value());
+  }
+  if (!raw.lease.empty()) {
+    const auto lease = parse_seconds("--lease", raw.lease, 0.1, 1e6,
+                                     "not a time; give a number of seconds from 0.1 to 1e6");
+    if (!lease.ok()) return lease.error();
+    o.lease_ns = lease.value();
+  }
+  if (!o.survive_host && (o.spares > 0 || o.beside || !raw.lease.empty())) {
+    return usage(std::string(o.beside            ? "--oversubscribe-on-loss"
+                             : raw.lease.empty() ? "--spares"
+                                                 : "--lease") +
+                 " is for jobs that survive the loss of a host; add --survive host");
+  }
+  if (const auto error = finish_joining(raw, o)) return error;
   return read_layout(raw.layout, o.layout);
 }
 
@@ -410,35 +456,16 @@ Result<Command> finish(Raw& raw) {
     o.heartbeat_ns = interval.value();
     if (o.events_path.empty()) return usage("--heartbeat needs --events FILE");
   }
-  if (o.resume && o.checkpoint_directory.empty()) {
-    return usage("--resume needs --checkpoint-dir DIR");
-  }
-  if (const auto error = parse_images_every(raw.images_every, o)) return *error;
-  if (const auto error = parse_keep_sets(raw.keep_sets, o)) return *error;
-  if (o.compress_sets && o.checkpoint_directory.empty()) {
-    return usage("--compress needs --checkpoint-dir DIR");
-  }
-  if (!raw.bootstrap_limit.empty()) {
-    const auto limit = parse_size_bytes(raw.bootstrap_limit);
-    if (!limit.ok()) return usage("--bootstrap-limit: " + limit.error().text);
-    o.bootstrap_limit_bytes = limit.value();
-  }
+  if (const auto error = finish_checkpoints(raw, o)) return *error;
   if (const auto error = parse_snapshots(raw.snapshots, o.snapshots)) return *error;
-  if (!raw.snapshot_every.empty()) {
-    const auto every = parse_size_bytes(raw.snapshot_every);
-    if (!every.ok()) return usage("--snapshot-every: " + every.error().text);
-    o.snapshots.every_bytes = every.value();
-  }
-  if (!raw.memory_for_images.empty()) {
-    const auto memory = parse_size_bytes(raw.memory_for_images);
-    if (!memory.ok()) return usage("--memory-for-images: " + memory.error().text);
-    o.snapshots.memory_bytes = memory.value();
-  }
   if (!o.restart) o.snapshots.when = SnapshotOptions::When::kOff;
-  if (!raw.journal_limit.empty()) {
-    const auto limit = parse_size_bytes(raw.journal_limit);
-    if (!limit.ok()) return usage("--journal-limit: " + limit.error().text);
-    o.journal_limit_bytes = limit.value();
+  const std::tuple<const char*, const std::string&, std::uint64_t&> sizes[] = {
+      {"--bootstrap-limit", raw.bootstrap_limit, o.bootstrap_limit_bytes},
+      {"--snapshot-every", raw.snapshot_every, o.snapshots.every_bytes},
+      {"--memory-for-images", raw.memory_for_images, o.snapshots.memory_bytes},
+      {"--journal-limit", raw.journal_limit, o.journal_limit_bytes}};
+  for (const auto& [option, text, bytes] : sizes) {
+    if (const auto error = read_size(option, text, bytes)) return *error;
   }
   if (raw.kills.size() > journal::kMaxFaults) {
     return usage("--kill is given more than " + std::to_string(journal::kMaxFaults) + " times");
@@ -528,6 +555,7 @@ Result<Command> parse_run(int argc, const char* const* argv, HostOptions hosts) 
   if (words.value().command.empty()) {
     return usage("there is no program to run; write ftrun -n 4 PROGRAM ARGUMENTS");
   }
+  if (raw.options.agents_join() && hosts == HostOptions::kRead) hosts = HostOptions::kJoin;
   auto first =
       finish_program(raw.first, std::move(words.value().command), hosts, words.value().notices);
   if (!first.ok()) return first.error();
@@ -538,7 +566,7 @@ Result<Command> parse_run(int argc, const char* const* argv, HostOptions hosts) 
     if (!program.ok()) return program.error();
     raw.options.programs.push_back(std::move(program.value()));
   }
-  if (hosts == HostOptions::kRead) {
+  if (hosts != HostOptions::kKnown) {
     if (const auto error = check_ranks(raw.options.programs)) return *error;
   }
   return finish(raw);
@@ -647,6 +675,7 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
   if (options.between_nodes != BetweenNodes::kMemory && options.layout.empty()) {
     return usage("--between-nodes needs several nodes, for example --layout 2,2");
   }
+  if (const auto error = check_survival(options)) return error;
   if (options.journal_limit_bytes == 0) {
     // Agents of several nodes may share this machine.
     const bool shared = options.has_agents() && options.hosts.empty();
@@ -663,6 +692,7 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
 Result<Command> parse_command_line(int argc, const char* const* argv, HostOptions hosts) {
   if (argc > 1 && std::string_view(argv[1]) == "inspect") return parse_inspect(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "check") return parse_check(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "agent") return parse_agent(argc, argv);
   return parse_run(argc, argv, hosts);
 }
 

@@ -15,7 +15,7 @@ struct Answer {
   std::string text;
 };
 
-using Command = std::variant<RunOptions, InspectOptions, CheckOptions, Answer>;
+using Command = std::variant<RunOptions, InspectOptions, CheckOptions, AgentOptions, Answer>;
 
 // "0.1.0, revision 0123456789".
 std::string version_text();
@@ -23,8 +23,8 @@ std::string version_text();
 // Parses everything up to the program's name; the rest are the program's arguments. Errors are one
 // line, with exit code kExitUsage. mpirun's long options with a single dash are accepted.
 // kKnown: the numbers of ranks and the hosts are known, and the options that give them are not
-// read.
-enum class HostOptions : std::uint8_t { kRead, kKnown };
+// read. kJoin: they are read, and the hosts join (--listen).
+enum class HostOptions : std::uint8_t { kRead, kKnown, kJoin };
 Result<Command> parse_command_line(int argc, const char* const* argv,
                                    HostOptions hosts = HostOptions::kRead);
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "launcher/agent/forbidden_calls.h"
 #include "launcher/base/file.h"
 #include "launcher/program/elf.h"
 #include "launcher/program/program.h"
@@ -163,35 +164,7 @@ int check_elf(const std::string& name, const std::string& path, std::string_view
   return whole && imports.unsupported.empty() ? 0 : kExitFailure;
 }
 
-}  // namespace
-
-std::string certain_trouble(const std::string& name, const std::string& path) {
-  const auto image = MappedFile::open(path);
-  if (!image.ok()) return {};
-  for (const std::string& soname : needed_of(image.value().bytes())) {
-    if (!soname.starts_with("libtsan.so")) continue;
-    return name +
-           " is instrumented by ThreadSanitizer, which leaves no address space for the journal: "
-           "compile it without -fsanitize=thread";
-  }
-  switch (kind_of(image.value().bytes())) {
-    case ElfKind::kStatic:
-      return name +
-             " is linked statically: Rejoin's library cannot be preloaded into it, and its MPI "
-             "calls go to another library; link it dynamically";
-    case ElfKind::kLibrary:
-      return name + " is a shared library, not a program";
-    case ElfKind::kTruncated:
-      return name + " is truncated: the file is shorter than its headers say";
-    case ElfKind::k32Bit:
-      return name + " is a 32-bit program: Rejoin's library cannot be preloaded into it";
-    default:
-      return {};
-  }
-}
-
-int run_check(const CheckOptions& options) {
-  const std::string& name = options.program;
+int check_file(const std::string& name) {
   // A library that a program loads later can be checked as well, and need not be executable.
   if (const auto library = MappedFile::open(name);
       library.ok() && kind_of(library.value().bytes()) == ElfKind::kLibrary) {
@@ -222,6 +195,48 @@ int run_check(const CheckOptions& options) {
             "mpi4py works"
           : "which programs it starts is not known before it runs; check these programs");
   return 0;
+}
+
+// What jobs lose on this system, whatever the program.
+void check_system() {
+  constexpr const char* kNoImages =
+      "no images are written to a --checkpoint-dir, and --survive host has no effect";
+  for (const std::string& loss : losses(find_forbidden_calls(), kNoImages)) {
+    say(what_forbids() + " " + loss + " (docs/containers.md)");
+  }
+}
+
+}  // namespace
+
+std::string certain_trouble(const std::string& name, const std::string& path) {
+  const auto image = MappedFile::open(path);
+  if (!image.ok()) return {};
+  for (const std::string& soname : needed_of(image.value().bytes())) {
+    if (!soname.starts_with("libtsan.so")) continue;
+    return name +
+           " is instrumented by ThreadSanitizer, which leaves no address space for the journal: "
+           "compile it without -fsanitize=thread";
+  }
+  switch (kind_of(image.value().bytes())) {
+    case ElfKind::kStatic:
+      return name +
+             " is linked statically: Rejoin's library cannot be preloaded into it, and its MPI "
+             "calls go to another library; link it dynamically";
+    case ElfKind::kLibrary:
+      return name + " is a shared library, not a program";
+    case ElfKind::kTruncated:
+      return name + " is truncated: the file is shorter than its headers say";
+    case ElfKind::k32Bit:
+      return name + " is a 32-bit program: Rejoin's library cannot be preloaded into it";
+    default:
+      return {};
+  }
+}
+
+int run_check(const CheckOptions& options) {
+  const int code = check_file(options.program);
+  if (code <= kExitFailure) check_system();
+  return code;
 }
 
 }  // namespace rejoin::launcher

@@ -6,6 +6,8 @@ namespace {
 constexpr const char* kDescription =
     "Usage: ftrun [OPTIONS] PROGRAM [ARGUMENTS...]\n"
     "  or:  ftrun [OPTIONS] -n 1 PROGRAM [ARGUMENTS...] : -n 3 OTHER [ARGUMENTS...]\n"
+    "  or:  ftrun --listen [ADDRESS]:PORT --nodes N --npernode N [OPTIONS] PROGRAM [ARGUMENTS...]\n"
+    "  or:  ftrun agent --join HOST:PORT\n"
     "  or:  ftrun check PROGRAM\n"
     "  or:  ftrun inspect FILE... [--rank R] [--json]\n"
     "\n"
@@ -86,6 +88,19 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "(default: srun in a Slurm allocation that names the hosts,\n"
                  "else ssh -o BatchMode=yes)")
       ->type_name("COMMAND");
+  app.add_option("--listen", o.listen,
+                 "wait at this port until an agent of each host has joined\n"
+                 "(ftrun agent --join), instead of starting them: for hosts\n"
+                 "that only connect outwards (docs/cluster.md). Port 0: any")
+      ->type_name("[ADDRESS]:PORT");
+  app.add_option("--secret-file", o.secret_file,
+                 "with --listen: what agents have to know. Default: the\n"
+                 "file that REJOIN_SECRET_FILE names, else ftrun makes one")
+      ->type_name("FILE");
+  app.add_option("--join-timeout", raw.join_timeout,
+                 "with --listen: the time that agents have to join\n"
+                 "(default: 300)")
+      ->type_name("SECONDS");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
                "MASTER_PORT for ranks, as torch.distributed reads them");
@@ -119,6 +134,22 @@ void describe_deaths(CLI::App& app, Raw& raw) {
                  "largest number of restarts of one rank (default: 4)")
       ->type_name("N");
   app.add_flag("--no-restart", raw.no_restart, "end the job when a rank dies, as mpirun does");
+  app.add_option("--survive", raw.survive,
+                 "what the job survives: the loss of a process (default),\n"
+                 "or of a host, too: each host's part of the snapshots is\n"
+                 "kept by another host (docs/hosts.md)")
+      ->type_name("WHAT");
+  app.add_option("--lease", raw.lease,
+                 "with --survive host: a host that is silent for longer is\n"
+                 "lost, and ends its ranks by itself (default: 5)")
+      ->type_name("SECONDS");
+  app.add_option("--spares", raw.spares,
+                 "with --survive host: the last N hosts of the list run\n"
+                 "no rank until another one is lost")
+      ->type_name("N");
+  app.add_flag("--oversubscribe-on-loss", raw.options.beside,
+               "with --survive host: if no spare is left, the ranks of a\n"
+               "lost host go on on another host of the job");
   app.add_flag("--begin-again", raw.begin_again,
                "if a dead rank cannot be started again, and there is\n"
                "nothing to go on from in --checkpoint-dir: all ranks\n"
@@ -168,6 +199,12 @@ void describe_checkpoints(CLI::App& app, Raw& raw) {
                  "how many sets of written images are retained (default: 2)")
       ->type_name("N");
   app.add_flag("--compress", o.compress_sets, "compress sets of written images (zstd)");
+  app.add_option("--grace", raw.grace,
+                 "take SIGTERM for a notice, as batch systems, clouds and\n"
+                 "Kubernetes give it: write the job's state to\n"
+                 "--checkpoint-dir, for SECONDS at most, and end with exit\n"
+                 "code 75. --resume goes on from there")
+      ->type_name("SECONDS");
   app.add_flag("--resume", o.resume, "go on from the newest state in --checkpoint-dir");
   app.add_option("--bootstrap-limit", raw.bootstrap_limit,
                  "most memory for a rank's results of marked operations,\n"
@@ -215,6 +252,10 @@ void describe_program(CLI::App& app, RawProgram& raw) {
                  "processors)")
       ->type_name("N");
   app.add_option("--npernode", raw.on_each_host, "number of ranks on each host")->type_name("N");
+  app.add_option("--nodes", raw.nodes,
+                 "with --listen: number of hosts; each has the name that\n"
+                 "its agent gives")
+      ->type_name("N");
   app.add_option("-H,--host", raw.hosts,
                  "hosts, and their numbers of ranks: localhost:4, or\n"
                  "a:4,b:4 (docs/hosts.md); default: those of the\n"
@@ -237,7 +278,6 @@ void describe_program(CLI::App& app, RawProgram& raw) {
       ->type_name("N");
   app.option_defaults()->group("");  // they are not in the help
   app.add_option("--map-by", raw.mapping);
-  app.add_option("--nodes", raw.nodes);
   app.add_option("-c", raw.c);
 }
 

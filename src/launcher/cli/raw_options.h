@@ -33,6 +33,7 @@ struct Raw {
   std::string journal_limit;
   std::string bootstrap_limit;
   std::string images_every;
+  std::string grace;
   std::string keep_sets;
   std::string snapshots = "auto";
   std::string snapshot_every;
@@ -41,7 +42,11 @@ struct Raw {
   std::string libc_recording = "on";
   std::string layout;
   std::string between_nodes = "memory";
+  std::string survive = "process";
+  std::string spares;
+  std::string lease;
   std::string remote_shell;
+  std::string join_timeout;
   std::string binding = "auto";
   std::string output_directory;
   std::string standard_input;

@@ -22,6 +22,10 @@ namespace {
 constexpr std::uint64_t kEndNs = 5'000'000'000;  // that agents have to end their ranks' processes
 // After that time without an end, agents that were told to stop their ranks, or to kill them, count
 // as lost: a host may be silent.
+// With leases: how long an agent that replaces another one has to say its first word, and to fetch
+// its part; and how long an agent may be busy with the end of the job.
+constexpr std::uint64_t kFirstWordNs = 30'000'000'000, kFetchNs = 900'000'000'000;
+constexpr std::uint64_t kFinishNs = 60'000'000'000;
 constexpr std::uint64_t kStopNs = 15'000'000'000, kKillNs = 2'000'000'000;
 
 std::string own_path() {
@@ -51,11 +55,25 @@ std::vector<std::string> command_of(const std::string& host, const std::string& 
 
 }  // namespace
 
-Agents::Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell, Calls calls)
+Agents::Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell,
+               std::uint64_t lease_ns, Calls calls)
+    : Agents(loop, std::move(hosts), std::move(remote_shell), nullptr, 0, lease_ns,
+             std::move(calls)) {}
+
+Agents::Agents(Loop& loop, std::vector<std::string> hosts, JoinedAgents& joined,
+               std::uint64_t join_ns, std::uint64_t lease_ns, Calls calls)
+    : Agents(loop, std::move(hosts), "", &joined, join_ns, lease_ns, std::move(calls)) {}
+
+Agents::Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell,
+               JoinedAgents* joined, std::uint64_t join_ns, std::uint64_t lease_ns, Calls calls)
     : loop_(loop),
       remote_shell_(std::move(remote_shell)),
+      joined_(joined),
+      join_ns_(join_ns),
       calls_(std::move(calls)),
-      patience_(loop, [this] { give_up_on_silent_ones(); }) {
+      patience_(loop, [this] { give_up_on_silent_ones(); }),
+      lease_ns_(lease_ns),
+      lease_timer_(loop, [this] { look_at_leases(); }) {
   for (std::string& name : hosts) {
     agents_.emplace_back();
     agents_.back().name = std::move(name);
@@ -75,15 +93,21 @@ Agents::~Agents() {
       const timespec pause = {0, 1'000'000};
       nanosleep(&pause, nullptr);
     }
+    if (agent.pid <= 0 && agent.stream) agent.stream->await_end(end_ns);
   }
 }
 
-void Agents::start(const Order& plan) {
+void Agents::start(Order plan) {
   for (std::uint32_t host = 0; host < agents_.size() && !failed_; ++host) {
+    plan.set_host(host);
+    if (joined_ != nullptr) {
+      agents_[host].plan = plan;
+      give_place(host);
+      if (agents_[host].plan) fail(host, {"the agent of " + text_of(host) + " has left"});
+      continue;
+    }
     spawn(host);
-    Order order = plan;
-    order.set_host(host);
-    if (!failed_) send(order);
+    if (!failed_) send(plan);
   }
 }
 
@@ -93,8 +117,7 @@ void Agents::spawn(std::uint32_t host) {
   Agent& agent = agents_[host];
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
-    failed_ = true;
-    return calls_.failed({"cannot start the agent of " + text_of(host) + ": " + error_text(errno)});
+    return fail(host, {"cannot start the agent of " + text_of(host) + ": " + error_text(errno)});
   }
   Descriptor their_input(to[0]), input(to[1]), output(from[0]), their_output(from[1]);
   const std::vector<std::string> words = command_of(agent.name, remote_shell_);
@@ -118,27 +141,67 @@ void Agents::spawn(std::uint32_t host) {
   posix_spawnattr_destroy(&attributes);
   if (error != 0) {
     agent.pid = -1;
-    failed_ = true;
-    return calls_.failed({"cannot start the agent of " + text_of(host) + ": " + words[0] + ": " +
-                          error_text(error)});
+    return fail(host, {"cannot start the agent of " + text_of(host) + ": " + words[0] + ": " +
+                       error_text(error)});
   }
-  agent.stream = std::make_unique<MessageStream>(
-      loop_, std::move(output), std::move(input),
-      MessageStream::Calls{[this, host](std::string_view message) { on_message(host, message); },
-                           [this, host](const std::string& why) { on_end(host, why); }});
+  agent.stream =
+      std::make_unique<MessageStream>(loop_, std::move(output), std::move(input), calls_of(host));
+}
+
+MessageStream::Calls Agents::calls_of(std::uint32_t host) {
+  return {[this, host](std::string_view message) { on_message(host, message); },
+          [this, host](const std::string& why) { on_end(host, why); }};
+}
+
+// Gives the place to the agent that has joined by its name, if it is still there.
+void Agents::give_place(std::uint32_t host) {
+  Agent& agent = agents_[host];
+  JoinedAgents::Agent joined = joined_->take(agent.name);
+  if (!joined.stream) return;
+  agent.address = joined.address;
+  agent.stream = std::move(joined.stream);
+  agent.stream->hand_to(calls_of(host));
+  if (all_ready_) agent.until_ns = loop_.now_ns() + kFirstWordNs;
+  const Order plan = std::move(*std::exchange(agent.plan, {}));
+  send(plan);
+}
+
+void Agents::on_joined(const std::string& name) {
+  Report report;
+  report.mutable_spare()->set_name(name);
+  const auto found = std::find_if(agents_.begin(), agents_.end(),
+                                  [](const Agent& agent) { return agent.plan.has_value(); });
+  if (found == agents_.end()) return calls_.report(std::move(report));
+  report.set_host(static_cast<std::uint32_t>(found - agents_.begin()));
+  report.mutable_spare()->set_takes_place(true);
+  found->name = name;
+  const std::uint32_t host = report.host();
+  calls_.report(std::move(report));
+  give_place(host);
+}
+
+// Ends a connection, or the remote shell. The end of the stream tells the rest.
+void Agents::cut(Agent& agent) {
+  if (agent.pid > 0) {
+    kill(-agent.pid, SIGKILL);
+  } else if (agent.stream) {
+    agent.stream->cut();
+  }
 }
 
 void Agents::send(const Order& order) {
   Agent& agent = agents_[order.host()];
   if (order.what_case() == Order::kStop) patience_.set(loop_.now_ns() + kStopNs);
   if (order.what_case() == Order::kKill) patience_.set(loop_.now_ns() + kKillNs);
+  if (order.what_case() == Order::kFinish) agent.until_ns = loop_.now_ns() + kFinishNs;
+  const bool ends = order.what_case() == Order::kStop || order.what_case() == Order::kKill;
+  if (agent.plan && ends) return no_agent_joins(order.host(), "the job ends");
   if (agent.stream) agent.stream->send(order.SerializeAsString());
 }
 
-// The end of the stream tells the rest.
 void Agents::give_up_on_silent_ones() {
-  for (const Agent& agent : agents_) {
-    if (!agent.finished && agent.pid > 0) kill(-agent.pid, SIGKILL);
+  for (Agent& agent : agents_) {
+    if (!agent.finished) cut(agent);
   }
 }
 
@@ -146,6 +209,14 @@ void Agents::on_message(std::uint32_t host, std::string_view message) {
   Report report;
   if (!report.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
   report.set_host(host);
+  agents_[host].heard_ns = loop_.now_ns();
+  if (agents_[host].port == 0) agents_[host].until_ns = loop_.now_ns() + kFetchNs;
+  if (report.what_case() == Report::kBeat) {
+    Order answer;
+    answer.set_host(host);
+    answer.set_beat(report.beat());
+    return send(answer);
+  }
   if (report.what_case() == Report::kReady) return on_ready(host, report.ready());
   agents_[host].finished |= report.what_case() == Report::kFinished;
   if (report.what_case() == Report::kHappened) {
@@ -154,39 +225,151 @@ void Agents::on_message(std::uint32_t host, std::string_view message) {
   calls_.report(std::move(report));
 }
 
+// Before all are ready the job ends; later the agent counts as lost.
+void Agents::fail(std::uint32_t host, Error error) {
+  if (!all_ready_) {
+    if (!std::exchange(failed_, true)) calls_.failed(std::move(error));
+    return;
+  }
+  Report lost;
+  lost.set_host(host);
+  lost.set_agent_lost("cannot be started: " + error.text);
+  calls_.report(std::move(lost));
+}
+
 void Agents::on_ready(std::uint32_t host, const Report::Ready& ready) {
-  if (failed_ || all_ready_) return;
+  if (failed_) return;
   if (ready.exit_code() != 0) {
-    failed_ = true;
     const std::string where = agents_[host].name.empty() ? "" : agents_[host].name + ": ";
-    return calls_.failed({where + ready.why(), ready.exit_code()});
+    return fail(host, {where + ready.why(), ready.exit_code()});
   }
   agents_[host].port = ready.port();
+  agents_[host].part_port = ready.part_port();
   agents_[host].clock_ns = loop_.now_ns() - ready.now_ns();
-  if (std::any_of(agents_.begin(), agents_.end(), [](const Agent& a) { return a.port == 0; }))
-    return;
-  all_ready_ = true;
-  Order order;
-  for (const Agent& agent : agents_) {
-    const std::string address = agent.name.substr(agent.name.rfind('@') + 1);
-    order.mutable_relays()->add_host(address.empty() ? "localhost" : address);
-    order.mutable_relays()->add_port(agent.port);
+  agents_[host].until_ns = 0;
+  const auto all = static_cast<std::uint32_t>(agents_.size());
+  if (all_ready_) {  // it takes the place of another one
+    send_all(addresses_of(host, host + 1));
+    Order order = addresses_of(0, all);
+    order.set_host(host);
+    return send(order);
   }
+  if (++ready_ < all) return;
+  all_ready_ = true;
+  send_all(addresses_of(0, all));
+  calls_.ready();
+  if (lease_ns_ != 0) look_at_leases();
+}
+
+// If this process was stopped, or busy, messages of agents may not have been read yet.
+void Agents::look_at_leases() {
+  const std::uint64_t now_ns = loop_.now_ns(), period_ns = lease_ns_ / 4;
+  const bool was_away = now_ns - std::exchange(looked_ns_, now_ns) > 2 * period_ns;
+  for (std::uint32_t host = 0; host < agents_.size(); ++host) {
+    Agent& agent = agents_[host];
+    if (was_away) agent.heard_ns = now_ns;
+    const bool has_limit = agent.until_ns != 0;
+    const bool is_late = now_ns > (has_limit ? agent.until_ns : agent.heard_ns + lease_ns_);
+    if (agent.plan && is_late) {
+      no_agent_joins(host, "no other one has joined within " + duration_text(join_ns_) +
+                               " (--join-timeout sets the time)");
+    }
+    if (!agent.is_there() || agent.finished || !is_late) continue;
+    agent.how_lost = has_limit ? "has not answered in time"
+                               : "was silent for more than " + duration_text(lease_ns_);
+    cut(agent);
+    agent.stream.reset();  // whatever it still says is not heard
+    on_end(host, "");
+  }
+  lease_timer_.set(now_ns + period_ns);
+}
+
+// The place of a lost agent remains empty.
+void Agents::no_agent_joins(std::uint32_t host, const std::string& why) {
+  agents_[host].plan.reset();
+  agents_[host].until_ns = 0;
+  Report lost;
+  lost.set_host(host);
+  lost.set_agent_lost("has gone, and " + why);
+  calls_.report(std::move(lost));
+}
+
+std::string Agents::address_of(std::uint32_t host) const {
+  if (!agents_[host].address.empty()) return agents_[host].address;
+  const std::string& name = agents_[host].name;
+  const std::string address = name.substr(name.rfind('@') + 1);
+  return address.empty() ? "localhost" : address;
+}
+
+Order Agents::addresses_of(std::uint32_t first, std::uint32_t end) const {
+  Order order;
+  order.mutable_relays()->set_first(first);
+  for (std::uint32_t host = first; host < end; ++host) {
+    order.mutable_relays()->add_host(address_of(host));
+    order.mutable_relays()->add_port(agents_[host].port);
+    order.mutable_relays()->add_part_port(agents_[host].part_port);
+  }
+  return order;
+}
+
+void Agents::send_all(Order order) {
   for (std::uint32_t to = 0; to < agents_.size(); ++to) {
     order.set_host(to);
     send(order);
   }
-  calls_.ready();
+}
+
+// If the agent is still there, because its host is only left, its ranks end before others begin in
+// their place. No beat of the others is answered meanwhile, so the wait is a quarter of a lease at
+// most.
+void Agents::end_ranks(std::uint32_t host) {
+  Agent& agent = agents_[host];
+  Order order;
+  order.set_host(host);
+  order.mutable_kill();
+  agent.stream->send(order.SerializeAsString());
+  agent.stream->close_output();
+  const std::uint64_t until_ns = monotonic_ns() + lease_ns_ / 4;
+  if (agent.pid <= 0) return agent.stream->await_end(until_ns);
+  while (agent.pid > 0 && monotonic_ns() < until_ns) {
+    if (waitpid(agent.pid, nullptr, WNOHANG) != 0) agent.pid = -1;
+    const timespec pause = {0, 5'000'000};
+    if (agent.pid > 0) nanosleep(&pause, nullptr);
+  }
+}
+
+void Agents::replace(std::uint32_t host, const std::string& where, std::uint32_t holder,
+                     Order plan) {
+  Agent& agent = agents_[host];
+  if (agent.is_there() && agent.stream) end_ranks(host);
+  if (joined_ != nullptr) joined_->gone(agent.name);
+  if (agent.pid > 0) {
+    kill(-agent.pid, SIGKILL);  // a remote shell; the agent ends at the end of its input
+    waitpid(agent.pid, nullptr, 0);
+  }
+  agent = Agent();
+  agent.name = where;
+  agent.until_ns = loop_.now_ns() + kFirstWordNs;
+  auto& part = *plan.mutable_plan()->mutable_part();
+  part.set_holder(holder);
+  part.set_host(address_of(holder));
+  part.set_port(agents_[holder].part_port);
+  plan.set_host(host);
+  if (joined_ != nullptr) {
+    agent.until_ns = loop_.now_ns() + join_ns_;
+    agent.plan = std::move(plan);
+    return give_place(host);
+  }
+  spawn(host);
+  if (agent.stream) send(plan);
 }
 
 void Agents::on_end(std::uint32_t host, const std::string& why) {
   Agent& agent = agents_[host];
+  agent.has_ended = true;
   if (agent.finished) return;
   const std::string how = how_it_ended(agent, why);
-  if (!all_ready_) {
-    if (std::exchange(failed_, true)) return;
-    return calls_.failed({"the agent of " + text_of(host) + " " + how});
-  }
+  if (!all_ready_) return fail(host, {"the agent of " + text_of(host) + " " + how});
   Report lost;
   lost.set_host(host);
   lost.set_agent_lost(how);
@@ -194,6 +377,7 @@ void Agents::on_end(std::uint32_t host, const std::string& why) {
 }
 
 std::string Agents::how_it_ended(Agent& agent, const std::string& why) {
+  if (agent.pid <= 0) return agent.how_lost.empty() ? why : agent.how_lost;
   int status = 0;
   constexpr int kTries = 200;  // one second: its output ends before it does
   for (int i = 0; i < kTries; ++i) {
@@ -204,6 +388,7 @@ std::string Agents::how_it_ended(Agent& agent, const std::string& why) {
     nanosleep(&pause, nullptr);
   }
   agent.pid = -1;
+  if (!agent.how_lost.empty()) return agent.how_lost;
   if (WIFSIGNALED(status)) {
     return "was ended by signal " + std::to_string(WTERMSIG(status)) + " (" +
            strsignal(WTERMSIG(status)) + ")";

@@ -1,7 +1,7 @@
 // The agents of a job on several hosts, as its supervisor reaches them: each is a process, started
 // on this machine or by a remote shell, that reads orders from its standard input and writes
-// reports to its standard output. If this process ends, they read the end of their input, and end
-// with all processes of their ranks.
+// reports to its standard output; or it has joined, and both go over its connection. If this
+// process ends, they read the end of their input, and end with all processes of their ranks.
 #pragma once
 
 #include <sys/types.h>
@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/base/loop.h"
 #include "launcher/base/result.h"
+#include "launcher/hosts/joined_agents.h"
 #include "launcher/hosts/message_stream.h"
 #include "launcher/orders/orders.h"
 
@@ -29,42 +31,81 @@ class Agents {
 
   // `hosts`: by number of the host, as the user named it; empty names are this machine.
   // `remote_shell`: the command that runs a command on a host, without the host's name.
-  Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell, Calls calls);
+  // `lease_ns`: an agent that is silent for longer is lost; 0: it may be silent for ever.
+  Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell,
+         std::uint64_t lease_ns, Calls calls);
+  // Agents that have joined by these names, and may join until `join_ns` after the loss of one.
+  // They are given away by `joined`, which outlives this object.
+  Agents(Loop& loop, std::vector<std::string> hosts, JoinedAgents& joined, std::uint64_t join_ns,
+         std::uint64_t lease_ns, Calls calls);
   Agents(const Agents&) = delete;
   Agents& operator=(const Agents&) = delete;
   // Ends them all, and waits until they have ended.
   ~Agents();
 
   // Starts all agents. `plan`: for all of them.
-  void start(const Order& plan);
+  void start(Order plan);
   void send(const Order& order);
+  // Starts another agent in the place of one that is lost, on the host `where`. `plan`: as for
+  // start(), with the set of its part, whose holder is the agent of `holder`. When it is ready, all
+  // others are told where its relay is. Agents that join: `where` may be empty for the next one.
+  void replace(std::uint32_t host, const std::string& where, std::uint32_t holder, Order plan);
+  // An agent has joined since the start: it takes the place of one that is lost, or is a spare.
+  void on_joined(const std::string& name);
 
  private:
   void give_up_on_silent_ones();
+  void look_at_leases();
+  void end_ranks(std::uint32_t host);
   struct Agent {
-    std::string name;  // of its host; empty: this machine
+    std::string name;          // of its host; empty: this machine
+    std::string address = {};  // of a host that has joined
     pid_t pid = -1;
     std::unique_ptr<MessageStream> stream;
-    std::uint32_t port = 0;      // of its relay; 0: it is not ready
+    std::uint32_t port = 0;  // of its relay; 0: it is not ready
+    std::uint32_t part_port = 0;
     bool finished = false;       // it has sent its last report
-    std::uint64_t clock_ns = 0;  // what is added to its times
+    std::uint64_t heard_ns = 0;  // when its newest message came
+    // It is lost when this time has come; 0: when it has been silent for its lease.
+    std::uint64_t until_ns = 0;
+    std::string how_lost = {};       // by that
+    std::uint64_t clock_ns = 0;      // what is added to its times
+    bool has_ended = false;          // its stream has
+    std::optional<Order> plan = {};  // for the next agent that joins: there is none here
+    bool is_there() const { return pid > 0 || (stream && !has_ended); }
   };
 
+  Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell, JoinedAgents* joined,
+         std::uint64_t join_ns, std::uint64_t lease_ns, Calls calls);
+  MessageStream::Calls calls_of(std::uint32_t host);
+  void give_place(std::uint32_t host);
+  void cut(Agent& agent);
+  void no_agent_joins(std::uint32_t host, const std::string& why);
   void spawn(std::uint32_t host);
   void on_message(std::uint32_t host, std::string_view message);
   void on_ready(std::uint32_t host, const Report::Ready& ready);
   void on_end(std::uint32_t host, const std::string& why);
+  void fail(std::uint32_t host, Error error);
+  Order addresses_of(std::uint32_t first, std::uint32_t end) const;
+  void send_all(Order order);
+  std::string address_of(std::uint32_t host) const;
   // Waits for the process of an agent whose stream has ended; returns how it ended, as a predicate.
   std::string how_it_ended(Agent& agent, const std::string& why);
   std::string text_of(std::uint32_t host) const;
 
   Loop& loop_;
   const std::string remote_shell_;
+  JoinedAgents* const joined_;  // null: agents are started
+  const std::uint64_t join_ns_;
   const Calls calls_;
   std::vector<Agent> agents_;
+  std::size_t ready_ = 0;  // agents that have been ready
   bool all_ready_ = false;
   bool failed_ = false;
   Loop::Timer patience_;
+  const std::uint64_t lease_ns_;
+  std::uint64_t looked_ns_ = 0;  // at the leases
+  Loop::Timer lease_timer_;
 };
 
 }  // namespace rejoin::launcher

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utility>
@@ -32,6 +33,14 @@ MessageStream::MessageStream(Loop& loop, Descriptor in, Descriptor out, Calls ca
   write_watch_.pause();
 }
 
+// A loop watches a descriptor once, so writing has a descriptor of its own. Within braces, the
+// socket is duplicated before it is moved.
+MessageStream::MessageStream(Loop& loop, Descriptor socket, std::unique_ptr<Tls> tls, Calls calls)
+    : MessageStream{loop, Descriptor(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)), std::move(socket),
+                    std::move(calls)} {
+  tls_ = std::move(tls);
+}
+
 void MessageStream::send(const std::string& message) {
   if (ended_ || !out_.open()) return;
   for (int i = 0; i < 4; ++i) unsent_ += static_cast<char>(message.size() >> 8 * i & 0xff);
@@ -41,9 +50,12 @@ void MessageStream::send(const std::string& message) {
 
 void MessageStream::write() {
   while (sent_ < unsent_.size()) {
-    const ssize_t n = ::write(out_.get(), unsent_.data() + sent_, unsent_.size() - sent_);
+    const ssize_t n = write_some();
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno != EAGAIN) sent_ = unsent_.size();  // the other descriptor tells its end
+    if (n < 0 && errno != EAGAIN) {
+      sent_ = unsent_.size();  // the other descriptor tells its end
+      if (tls_) cut();
+    }
     if (n < 0) break;
     sent_ += static_cast<std::size_t>(n);
   }
@@ -59,16 +71,45 @@ void MessageStream::flush() {
   }
 }
 
+ssize_t MessageStream::write_some() {
+  const char* const from = unsent_.data() + sent_;
+  const std::size_t bytes = unsent_.size() - sent_;
+  return tls_ ? tls_->write(from, bytes) : ::write(out_.get(), from, bytes);
+}
+
+ssize_t MessageStream::read_some(char* to, std::size_t bytes) {
+  return tls_ ? tls_->read(to, bytes) : ::read(in_.get(), to, bytes);
+}
+
 void MessageStream::close_output() {
   write_watch_.reset();
+  if (tls_ && out_.open()) {
+    tls_->end();
+    shutdown(in_.get(), SHUT_WR);
+    return;
+  }
   out_.reset();
+}
+
+void MessageStream::cut() { shutdown(in_.get(), SHUT_RDWR); }
+
+void MessageStream::await_end(std::uint64_t until_ns) {
+  read_watch_.reset();
+  char dropped[4096];
+  for (std::uint64_t now_ns; (now_ns = monotonic_ns()) < until_ns;) {
+    pollfd ready = {in_.get(), POLLIN, 0};
+    poll(&ready, 1, static_cast<int>((until_ns - now_ns) / 1'000'000) + 1);
+    const ssize_t n = ::read(in_.get(), dropped, sizeof dropped);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
+  }
 }
 
 void MessageStream::read() {
   char buffer[kReadBytes];
-  const ssize_t n = ::read(in_.get(), buffer, sizeof buffer);
+  const ssize_t n = read_some(buffer, sizeof buffer);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (n == 0) return end("has closed its connection");
+  if (n < 0 && tls_ && errno == EPROTO) return end(tls_->why());
   if (n < 0) return end(std::string("cannot be read: ") + error_text(errno));
   received_.append(buffer, static_cast<std::size_t>(n));
   constexpr std::size_t kSizeBytes = 4;

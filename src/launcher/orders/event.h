@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "launcher/base/record.h"
 
@@ -65,10 +66,23 @@ struct Event {
 
   // All ranks have gone back to a set of images, and are about to run.
   struct RolledBack {
-    std::uint64_t set;     // its number
-    std::uint64_t age_ns;  // since its oldest image was made
+    std::uint64_t set;      // its number
+    std::uint64_t age_ns;   // since its oldest image was made
+    std::uint32_t back_as;  // the incarnation that was ordered
   };
   struct NoSet {};  // there is no set of images of all ranks
+
+  // --- About the images of a host of several.
+
+  // It is time for new images. truncates: a rank waits for the truncation of its journal.
+  struct ImagesDue {
+    bool truncates;
+  };
+  struct OfSet {
+    std::uint64_t number;
+    SetNews news;
+    std::vector<std::uint64_t> printed = {};  // with kStored (orders.proto)
+  };
 
   // --- About the rank again.
 
@@ -98,6 +112,8 @@ struct Event {
     std::uint64_t took_ns;
     std::uint64_t stopped_ns;  // how long all ranks were stopped
   };
+  // No set will be: a version of the program's checkpoints is, or is being written.
+  struct HasVersions {};
   struct Snapshot {  // every rank has completed an image since the last Snapshot
     Protection protection;
   };
@@ -114,8 +130,13 @@ struct Event {
   };
   struct Timeout {};
   struct Interrupted {
-    int signal;  // that ends the job
+    int signal;  // that ends the job, or is a notice
   };
+  // A host is about to go: its agent has got SIGTERM.
+  struct HostNotice {
+    std::uint32_t host;
+  };
+  struct Tick {};      // SupervisorCore::awaits_ticks()
   struct OutputLost {  // the job's output cannot be written any more
     int code;          // exit code for the job
     std::string why;
@@ -130,13 +151,20 @@ struct Event {
     std::uint32_t host;
     std::string why;  // predicate of a sentence about the agent
   };
+  // A host has joined while the job runs (--listen), or one that runs no rank has left.
+  struct Spare {
+    std::string name;
+    std::string left;                          // how, as a predicate; empty: it has joined
+    std::optional<std::uint32_t> in_place_of;  // a host that is lost; else it is a spare
+  };
 
   std::uint64_t at_ns;  // since the job's start. Ended: when the end was seen
   std::uint32_t rank;   // that it is about; 0 if it is about the job
   std::variant<Started, SpawnFailed, Registered, Initialized, Live, Finalized, Ended, Aborted, Lost,
-               Diverged, RolledBack, NoSet, JournalFull, Notice, CatchingUp, ForeignMpi, Unfired,
-               ImagesWritten, Snapshot, Heartbeat, Committed, Deadlock, Timeout, Interrupted,
-               OutputLost, AllOver, AgentLost>
+               Diverged, RolledBack, NoSet, ImagesDue, OfSet, JournalFull, Notice, CatchingUp,
+               ForeignMpi, Unfired, ImagesWritten, HasVersions, Snapshot, Heartbeat, Committed,
+               Deadlock, Timeout, Interrupted, HostNotice, Tick, OutputLost, AllOver, AgentLost,
+               Spare>
       what;
   // Deaths that the agent of its host had published by then. 0: it comes from no agent.
   std::uint32_t epoch = 0;

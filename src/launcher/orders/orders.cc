@@ -121,8 +121,15 @@ void put(Happened& h, const Event::Diverged& e) { h.set_diverged(e.how); }
 void put(Happened& h, const Event::RolledBack& e) {
   h.mutable_rolled_back()->set_set(e.set);
   h.mutable_rolled_back()->set_age_ns(e.age_ns);
+  h.mutable_rolled_back()->set_back_as(e.back_as);
 }
 void put(Happened& h, const Event::NoSet&) { h.mutable_no_set(); }
+void put(Happened& h, const Event::ImagesDue& e) { h.set_images_due(e.truncates); }
+void put(Happened& h, const Event::OfSet& e) {
+  h.mutable_of_set()->set_number(e.number);
+  h.mutable_of_set()->set_news(static_cast<std::uint32_t>(e.news));
+  for (const std::uint64_t bytes : e.printed) h.mutable_of_set()->add_printed(bytes);
+}
 void put(Happened& h, const Event::JournalFull&) { h.mutable_journal_full(); }
 void put(Happened& h, const Event::Notice& e) {
   h.mutable_notice()->set_text(e.text);
@@ -140,20 +147,42 @@ void put(Happened& h, const Event::ImagesWritten& e) {
   h.mutable_images_written()->set_took_ns(e.took_ns);
   h.mutable_images_written()->set_stopped_ns(e.stopped_ns);
 }
+void put(Happened& h, const Event::HasVersions&) { h.mutable_has_versions(); }
 void put(Happened& h, const Event::Snapshot& e) { write(e.protection, h.mutable_snapshot()); }
 void put(Happened& h, const Event::Heartbeat& e) { write(e.protection, h.mutable_heartbeat()); }
 void put(Happened& h, const Event::Committed& e) { h.set_committed(e.checkpoint); }
 void put(Happened& h, const Event::Deadlock& e) { h.set_deadlock(e.diverged); }
 void put(Happened& h, const Event::AllOver& e) { write(e.totals, h.mutable_all_over()); }
 
+std::optional<decltype(Event::what)> of_set(const Happened::OfSet& of) {
+  if (of.news() >= kSetNewsKinds) return {};
+  return Event::OfSet{
+      of.number(), static_cast<SetNews>(of.news()), {of.printed().begin(), of.printed().end()}};
+}
+std::optional<decltype(Event::what)> finalized(const Happened::Finalized& f) {
+  Event::Finalized finalized = {position(f.position()), {}, f.replay_ns()};
+  if (!read(f.from(), &finalized.from)) return {};
+  return finalized;
+}
+std::optional<decltype(Event::what)> ended(const Happened::Ended& e) {
+  Event::Ended ended = {{}, position(e.position()), fault(e.fault()), e.why_final(), e.not_alone()};
+  if (!read(e.cause(), &ended.cause)) return {};
+  return ended;
+}
+
 std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t host) {
   switch (h.what_case()) {
     case Happened::kStarted:
       return Event::Started{h.started().pid()};
     case Happened::kRolledBack:
-      return Event::RolledBack{h.rolled_back().set(), h.rolled_back().age_ns()};
+      return Event::RolledBack{h.rolled_back().set(), h.rolled_back().age_ns(),
+                               h.rolled_back().back_as()};
     case Happened::kNoSet:
       return Event::NoSet{};
+    case Happened::kImagesDue:
+      return Event::ImagesDue{h.images_due()};
+    case Happened::kOfSet:
+      return of_set(h.of_set());
     case Happened::kSpawnFailed:
       return Event::SpawnFailed{h.spawn_failed().code(), h.spawn_failed().why()};
     case Happened::kRegistered:
@@ -165,19 +194,10 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
       if (!read(h.live().from(), &live.from)) return {};
       return live;
     }
-    case Happened::kFinalized: {
-      const Happened::Finalized& f = h.finalized();
-      Event::Finalized finalized = {position(f.position()), {}, f.replay_ns()};
-      if (!read(f.from(), &finalized.from)) return {};
-      return finalized;
-    }
-    case Happened::kEnded: {
-      const Happened::Ended& e = h.ended();
-      Event::Ended ended = {
-          {}, position(e.position()), fault(e.fault()), e.why_final(), e.not_alone()};
-      if (!read(e.cause(), &ended.cause)) return {};
-      return ended;
-    }
+    case Happened::kFinalized:
+      return finalized(h.finalized());
+    case Happened::kEnded:
+      return ended(h.ended());
     case Happened::kAborted:
       return Event::Aborted{h.aborted().code(), h.aborted().what()};
     case Happened::kLost:
@@ -198,6 +218,8 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
       const Happened::ImagesWritten& w = h.images_written();
       return Event::ImagesWritten{w.directory(), w.bytes(), w.took_ns(), w.stopped_ns()};
     }
+    case Happened::kHasVersions:
+      return Event::HasVersions{};
     case Happened::kSnapshot:
       return Event::Snapshot{protection(h.snapshot())};
     case Happened::kHeartbeat:
@@ -228,8 +250,11 @@ Report to_report(const Event& event) {
         using What = std::decay_t<decltype(what)>;
         if constexpr (!std::is_same_v<What, Event::Timeout> &&
                       !std::is_same_v<What, Event::Interrupted> &&
+                      !std::is_same_v<What, Event::HostNotice> &&
+                      !std::is_same_v<What, Event::Tick> &&
                       !std::is_same_v<What, Event::OutputLost> &&
-                      !std::is_same_v<What, Event::AgentLost>) {
+                      !std::is_same_v<What, Event::AgentLost> &&
+                      !std::is_same_v<What, Event::Spare>) {
           put(h, what);
         }
       },

@@ -196,7 +196,7 @@ std::string_view OutputStream::swallow(std::string_view bytes) {
 void OutputStream::count(std::string_view bytes) {
   shown_->add(bytes);
   shown_bytes_ += bytes.size();
-  if (kept_ != 0) recent_ += bytes;
+  if (!marks_.empty()) recent_ += bytes;  // one of them may be kept
   if (recent_.size() > kMostRecentBytes) recent_.clear();
   recent_from_ = shown_bytes_ - recent_.size();
   const std::size_t newline = bytes.rfind('\n');

@@ -92,8 +92,8 @@ class OutputStream {
   bool keeps_raw_ = false;
   std::string raw_;
 
-  // What was shown since the kept mark, and since how many bytes; and what is expected to come
-  // again.
+  // What was shown since the kept mark, or since the first one, and since how many bytes; and what
+  // is expected to come again.
   std::string recent_;
   std::uint64_t recent_from_ = 0;
   std::string expected_;

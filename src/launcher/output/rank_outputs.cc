@@ -48,7 +48,7 @@ RankOutputs::RankOutputs(Loop& loop, std::uint32_t ranks, const OutputOptions& o
       if (options.tagged || options.timed) {
         at(r, s).lines = OutputStream([this, r, s] { return tag_of(options_, r, s); });
       }
-      if (files_) at(r, s).lines.keep_raw();
+      if (files_ || calls_.keeps_raw) at(r, s).lines.keep_raw();
     }
   }
 }
@@ -178,6 +178,18 @@ void RankOutputs::jump(std::uint32_t rank, std::uint64_t value) {
   for (int s = 0; s < 2; ++s) at(rank, s).lines.jump(value);
 }
 
+void RankOutputs::resume(std::uint32_t rank, std::uint64_t value, const std::string (&printed)[2]) {
+  mark(rank, value);
+  keep(rank, value);
+  for (int s = 0; s < 2; ++s) {
+    std::string shown;
+    at(rank, s).lines.feed(printed[s], shown);
+    at(rank, s).lines.flush(shown);
+    at(rank, s).lines.take_raw();
+  }
+  make_void(rank, value);
+}
+
 void RankOutputs::make_void(std::uint32_t rank, std::uint64_t value) {
   forget_late(rank);
   for (int s = 0; s < 2; ++s) {
@@ -276,7 +288,11 @@ void RankOutputs::pass_on(const Shown& shown) {
   if (files_) {
     if (const int error = files_->write(rank, stream, raw)) calls_.lost(rank, error);
   }
-  if (!options_.shown) return;
+  const Printed of = {rank, stream, end - std::min<std::uint64_t>(end, raw.size()), raw};
+  if (!options_.shown) {
+    if (calls_.keeps_raw) calls_.show(stream, {}, of);
+    return;
+  }
   OutputStream& mine = at(rank, stream).lines;
   std::string bytes = printed;
   const int to = options_.merged ? 0 : stream;
@@ -287,7 +303,7 @@ void RankOutputs::pass_on(const Shown& shown) {
     bytes.insert(0, 1, '\n');
   }
   unfinished = finished ? nullptr : &mine;
-  calls_.show(to, std::move(bytes));
+  calls_.show(to, std::move(bytes), of);
 }
 
 }  // namespace rejoin::launcher

@@ -19,9 +19,18 @@ namespace rejoin::launcher {
 
 class RankOutputs {
  public:
+  // What a rank has printed: without tags, and behind how many bytes of the same stream.
+  struct Printed {
+    std::uint32_t rank;
+    int stream;
+    std::uint64_t begin;
+    std::string bytes;  // empty unless keeps_raw
+  };
   struct Calls {
     // Shows output. `stream`: 0 or 1, standard output or standard error.
-    std::function<void(int stream, std::string bytes)> show;
+    std::function<void(int stream, std::string bytes, const Printed& of)> show;
+    bool keeps_raw =
+        false;  // fills Printed::bytes, and calls show() also if nothing is to be shown
     // Whether what is read now may have been printed after the rank's program had died.
     std::function<bool(std::uint32_t rank)> is_late;
     // After await_end(): no process holds the rank's output open any more, or one has for too long.
@@ -57,6 +66,12 @@ class RankOutputs {
   void keep(std::uint32_t rank, std::uint64_t value);
   // The pipes given to open() are of a woken image, which prints what comes after this mark.
   void jump(std::uint32_t rank, std::uint64_t value);
+  // Bytes that the rank has printed before this mark; 0 without such a mark.
+  std::uint64_t bytes_before(std::uint32_t rank, int stream, std::uint64_t value) const {
+    return ranks_[rank]->stream[stream]->lines.bytes_before(value);
+  }
+  // The rank goes on from a mark at which another host has been, which had shown these bytes since.
+  void resume(std::uint32_t rank, std::uint64_t value, const std::string (&printed)[2]);
   // All ranks have gone back to this mark, and no process of this one is left. The pipes are
   // opened, and jump() called, later.
   void make_void(std::uint32_t rank, std::uint64_t value);

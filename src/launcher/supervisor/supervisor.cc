@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::uint64_t kRetryInputNs = 500'000'000;
+constexpr std::uint64_t kTickNs = 20'000'000;
 constexpr std::uint64_t kPatienceNs = 200'000'000;
 
 constexpr int kEndPrograms[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -34,6 +35,14 @@ int open_signals() {
   return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+std::vector<std::uint32_t> hosts_of_ranks(const JobPlan& plan) {
+  std::vector<std::uint32_t> hosts(plan.options.ranks());
+  for (std::uint32_t host = 0; host < plan.hosts.size(); ++host) {
+    for (const std::uint32_t rank : plan.hosts[host]) hosts[rank] = host;
+  }
+  return hosts;
+}
+
 double wall_s() {
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -46,12 +55,14 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
     : loop_(loop),
       plan_(std::move(plan)),
       order_(std::move(order)),
+      host_of_(hosts_of_ranks(plan_)),
       core_(plan_.options, plan_.beginning, static_cast<std::uint32_t>(plan_.hosts.size())),
       sites_(plan_.lib_directory),
       events_(std::move(events), wall_s() - static_cast<double>(loop.now_ns()) / 1e9, sites_),
       signals_(open_signals()),
       input_retry_(loop, [this] { input_watch_.want(EPOLLIN); }),
       timeout_(loop, [this] { step(Event::Timeout{}); }),
+      tick_(loop, [this] { step(Event::Tick{}); }),
       stop_timer_(loop, [this] { send_all([](Order& stop) { stop.mutable_stop(); }); }),
       terminal_(loop, {[this](int stream, bool hold) {
                          send_all([&](Order& held) {
@@ -74,6 +85,7 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
 }
 
 void Supervisor::start() {
+  if (plan_.options.survive_host) printed_.resize(2 * std::size_t{plan_.options.ranks()});
   if (plan_.options.timeout_ns) timeout_.set(*plan_.options.timeout_ns);
   Record job{.event = "job", .at_ns = loop_.now_ns()};
   auto facts = std::make_shared<JobFacts>();
@@ -113,10 +125,14 @@ void Supervisor::report(const Report& report) {
   switch (report.what_case()) {
     case Report::kHappened:
       if (const auto event = to_event(report)) {
+        if (const auto* of_set = std::get_if<Event::OfSet>(&event->what)) {
+          note_printed(report.host(), *of_set);
+        }
         step(*event);
       }
       break;
     case Report::kOutput:
+      note_output(report.output());
       terminal_.add(report.output().stream() == 0 ? 0 : 1, report.output().bytes());
       break;
     case Report::kInputWanted:
@@ -135,10 +151,22 @@ void Supervisor::report(const Report& report) {
     case Report::kTell:
       tell(report.tell());
       break;
+    case Report::kNotice:
+      step(Event::HostNotice{report.host()});
+      break;
     case Report::kAgentLost:
       on_agent_lost(report.host(), report.agent_lost());
       break;
+    case Report::kSpare: {
+      const Report::Spare& spare = report.spare();
+      Event::Spare event = {spare.name(), spare.left(), {}};
+      if (spare.takes_place()) event.in_place_of = report.host();
+      step(std::move(event));
+      break;
+    }
     case Report::kReady:
+    case Report::kBeat:
+    case Report::kJoined:
       break;  // handled by hosts/agents.h
     case Report::kFinished:
       on_finished(report.host(), report.finished());
@@ -157,6 +185,7 @@ void Supervisor::on_agent_lost(std::uint32_t host, const std::string& why) {
     tell("the agent of node " + std::to_string(host) + " " + why + " before it had cleaned up");
   }
   step(Event::AgentLost{host, why});
+  if (core_.is_replaced(host) && !core_.stopping()) return;
   // It will neither report where its ranks stand nor finish.
   if (unreported_.erase(host) > 0 && unreported_.empty()) {
     terminal_.add(1, std::exchange(held_lines_, {}));
@@ -203,12 +232,6 @@ void Supervisor::send_all(const std::function<void(Order&)>& write) {
   for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) send(host, order);
 }
 
-std::uint32_t Supervisor::host_of(std::uint32_t rank) const {
-  std::uint32_t host = 0;
-  while (!std::binary_search(plan_.hosts[host].begin(), plan_.hosts[host].end(), rank)) ++host;
-  return host;
-}
-
 // --- The core
 
 void Supervisor::step(decltype(Event::what) what) { step({loop_.now_ns(), 0, std::move(what)}); }
@@ -217,21 +240,104 @@ void Supervisor::step(const Event& event) {
   for (const Action& action : core_.step(event)) {
     std::visit([this](const auto& what) { act(what); }, action.what);
   }
+  if (core_.awaits_ticks() && !tick_.is_set()) tick_.set(loop_.now_ns() + kTickNs);
   if (!std::holds_alternative<Event::Ended>(event.what)) return;
   Order seen;
   seen.set_end_seen(event.rank);
-  send(host_of(event.rank), std::move(seen));
+  send(host_of_[event.rank], std::move(seen));
 }
 
 void Supervisor::act(const Action::Respawn& a) {
   Order order;
   order.mutable_respawn()->set_rank(a.rank);
   order.mutable_respawn()->set_incarnation(a.incarnation);
-  send(host_of(a.rank), std::move(order));
+  send(host_of_[a.rank], std::move(order));
 }
 
 void Supervisor::act(const Action::RollBack& a) {
-  send_all([&](Order& order) { order.set_roll_back(a.incarnation); });
+  Order order;
+  order.mutable_roll_back()->set_incarnation(a.incarnation);
+  order.mutable_roll_back()->set_set(a.set);
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) {
+    if (!core_.is_replaced(host)) send(host, order);
+  }
+}
+
+void Supervisor::act(const Action::Replace& a) {
+  std::vector<std::string> printed;
+  for (const std::uint32_t rank : plan_.hosts[a.host]) {
+    for (std::size_t i = 2 * rank; i < 2 * (rank + 1); ++i) {
+      printed.push_back(printed_[i].since);
+      printed_[i].before = 0;  // its agent counts from the set on
+    }
+  }
+  plan_.replace(a, std::move(printed));
+}
+
+void Supervisor::act(const Action::StoreParts& a) {
+  for (std::uint32_t host = 0; host < plan_.hosts.size(); ++host) {
+    Order order;
+    order.mutable_store_part()->set_set(a.set);
+    order.mutable_store_part()->set_partner(a.partners[host]);
+    send(host, std::move(order));
+  }
+}
+
+// The rank's stream has this behind output().begin() bytes, whatever it had there before.
+void Supervisor::note_output(const Report::Output& output) {
+  constexpr std::size_t kMostBytes = 4 << 20;  // OutputStream compares no more
+  const std::size_t i = 2 * std::size_t{output.rank()} + output.of_rank();
+  if (i >= printed_.size()) return;
+  Printed& p = printed_[i];
+  p.before = std::min(p.before, output.begin());
+  p.since.resize(std::min<std::uint64_t>(p.since.size(), output.begin() - p.before));
+  p.since += output.raw();
+  if (p.since.size() <= kMostBytes) return;
+  p.before += p.since.size();
+  p.since.clear();
+}
+
+void Supervisor::note_printed(std::uint32_t host, const Event::OfSet& stored) {
+  const LocalRanks& ranks = plan_.hosts[host];
+  if (stored.printed.size() != 2 * ranks.size() || printed_.empty()) return;
+  for (std::size_t i = 0; i < stored.printed.size(); ++i) {
+    printed_[2 * ranks[i / 2] + i % 2].at_image = stored.printed[i];
+  }
+}
+
+void Supervisor::act(const Action::Wake&) {
+  send_all([](Order& order) { order.mutable_wake(); });
+}
+
+void Supervisor::act(const Action::WantImages& a) {
+  const auto write = [&](Order& order) {
+    order.mutable_want_images()->set_number(a.number);
+    order.mutable_want_images()->set_as_set(!a.host);
+  };
+  if (!a.host) return send_all(write);
+  Order order;
+  write(order);
+  send(*a.host, std::move(order));
+}
+
+void Supervisor::act(const Action::KeepSet& a) {
+  for (Printed& p : printed_) {
+    const std::uint64_t more = p.at_image - std::min(p.at_image, p.before);
+    p.since.erase(0, std::min<std::uint64_t>(more, p.since.size()));
+    p.before += more;
+  }
+  send_all([&](Order& order) { order.set_keep_set(a.number); });
+}
+
+void Supervisor::act(const Action::SetStored& a) {
+  send_all([&](Order& order) { order.set_set_stored(a.number); });
+}
+
+void Supervisor::act(const Action::GiveUpSet& a) {
+  send_all([&](Order& order) {
+    order.mutable_give_up_set()->set_number(a.number);
+    order.mutable_give_up_set()->set_one_by_one(a.one_by_one);
+  });
 }
 
 void Supervisor::act(const Action::LetRecycle&) {
@@ -247,6 +353,10 @@ void Supervisor::act(const Action::Stop& a) {
 
 void Supervisor::act(const Action::KillNow&) {
   send_all([](Order& order) { order.mutable_kill(); });
+}
+
+void Supervisor::act(const Action::WriteNow&) {
+  send_all([](Order& order) { order.set_write_now(true); });
 }
 
 void Supervisor::act(const Action::ReportPositions&) {
@@ -302,8 +412,10 @@ void Supervisor::signal_ranks(int signal) {
 
 void Supervisor::stop_and_continue() {
   signal_ranks(SIGSTOP);
+  send_all([](Order& order) { order.set_lease(false); });
   loop_.post([this] {
     raise(SIGSTOP);
+    send_all([](Order& order) { order.set_lease(true); });
     signal_ranks(SIGCONT);
   });
 }
@@ -323,9 +435,10 @@ void Supervisor::read_input() {
   }
   Order order;
   has_read_input_ |= got > 0;
+  if (got > 0) core_.note_input();
   if (got > 0) order.mutable_input()->set_bytes(buffer, static_cast<std::size_t>(got));
   order.mutable_input()->set_end(got <= 0);
-  send(host_of(0), std::move(order));
+  send(host_of_[0], std::move(order));
 }
 
 // --- Messages and the event log

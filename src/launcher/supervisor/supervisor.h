@@ -28,6 +28,9 @@ struct JobPlan {
   std::string lib_directory;
   std::string version;  // of Rejoin
   std::string host;     // this one
+  // Starts the agent of a host that was lost, elsewhere. `printed`: what each of its ranks has
+  // printed since the set, to both of its streams.
+  std::function<void(const Action::Replace&, std::vector<std::string> printed)> replace = nullptr;
 };
 
 class Supervisor {
@@ -56,9 +59,17 @@ class Supervisor {
   void step(decltype(Event::what) what);
   void act(const Action::Respawn& action);
   void act(const Action::RollBack& action);
+  void act(const Action::Wake&);
+  void act(const Action::Replace& action);
+  void act(const Action::StoreParts& action);
+  void act(const Action::WantImages& action);
+  void act(const Action::KeepSet& action);
+  void act(const Action::SetStored& action);
+  void act(const Action::GiveUpSet& action);
   void act(const Action::LetRecycle& action);
   void act(const Action::Stop& action);
   void act(const Action::KillNow&);
+  void act(const Action::WriteNow&);
   void act(const Action::ReportPositions&);
   void act(const Action::News& action);
   void act(const Action::Tell& action);
@@ -69,7 +80,8 @@ class Supervisor {
   void send(std::uint32_t host, Order order);
   // Sends an order that `write` writes to all hosts.
   void send_all(const std::function<void(Order&)>& write);
-  std::uint32_t host_of(std::uint32_t rank) const;
+  void note_output(const Report::Output& output);
+  void note_printed(std::uint32_t host, const Event::OfSet& stored);
   void on_agent_lost(std::uint32_t host, const std::string& why);
   void on_finished(std::uint32_t host, const Report::Finished& finished);
   void on_standing(std::uint32_t host, const Report::Standing& standing);
@@ -85,6 +97,7 @@ class Supervisor {
   Loop& loop_;
   const JobPlan plan_;
   const SendOrder order_;
+  std::vector<std::uint32_t> host_of_;  // each rank
   SupervisorCore core_;
   CallSites sites_;
   EventLog events_;
@@ -94,6 +107,7 @@ class Supervisor {
   Loop::Watch events_watch_;  // for event log lines on standard output
   Loop::Timer input_retry_;
   Loop::Timer timeout_;
+  Loop::Timer tick_;        // while a notice is being carried out
   Loop::Timer stop_timer_;  // gives the other ranks a moment to end by themselves
   Terminal terminal_;
   int exit_code_ = 0;
@@ -107,6 +121,16 @@ class Supervisor {
   std::set<std::uint32_t> unreported_;
   std::string held_lines_;
   std::uint32_t epoch_ = 0;  // of the newest event
+
+  // With --survive host, by rank and stream: what was printed since the newest set, and how many
+  // bytes were printed before that, as the rank's agent counts; and the same count at the image of
+  // the set that is being made.
+  struct Printed {
+    std::string since;
+    std::uint64_t before = 0;
+    std::uint64_t at_image = 0;
+  };
+  std::vector<Printed> printed_;
 };
 
 }  // namespace rejoin::launcher

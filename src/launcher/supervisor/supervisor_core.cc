@@ -62,9 +62,15 @@ SupervisorCore::SupervisorCore(const RunOptions& options, const Beginning& begin
     : options_(options),
       beginning_(beginning),
       ranks_(options.ranks()),
+      sets_(hosts, options.survive_host, beginning.set),
+      written_(beginning.set),
+      tried_(beginning.set),
+      places_(options.hosts),
+      spares_(options.spare_hosts),
       host_over_(hosts, false),
       catching_up_(options.ranks()),
       losses_(options.ranks()) {
+  places_.resize(hosts);
   for (Rank& r : ranks_) r.incarnation = beginning.incarnation;
   // A later incarnation than the first has gone on from a written set, which is still there.
   has_written_ = beginning.incarnation > 0;
@@ -147,6 +153,7 @@ void SupervisorCore::on(const Event::SpawnFailed& e) {
 }
 
 void SupervisorCore::on(const Event::Live& e) {
+  ranks_[rank_].starts_back = false;
   on_back("live", e.from, e.replay_ns, e.replayed);
   let_recycle_if_full();
 }
@@ -384,12 +391,24 @@ void SupervisorCore::on(const Event::Committed& e) {
 }
 
 void SupervisorCore::on(const Event::ImagesWritten& e) {
+  if (options_.has_agents()) {
+    parts_.bytes += e.bytes;
+    parts_.took_ns = std::max(parts_.took_ns, e.took_ns);
+    parts_.stopped_ns = std::max(parts_.stopped_ns, e.stopped_ns);
+    return;
+  }
+  has_written_ = true;
+  note_written(e);
+  if (noticed_ && now_ns_ - e.took_ns >= noticed_at_ns_)
+    end_by_notice("the job's state was written to");
+}
+
+void SupervisorCore::note_written(const Event::ImagesWritten& e) {
   Record& line = record_job("images");
   line.text = e.directory;
   line.written_ns = e.took_ns;
   line.bytes = e.bytes;
   line.stopped_ns = e.stopped_ns;
-  has_written_ = true;
 }
 
 void SupervisorCore::on(const Event::Heartbeat& e) {
@@ -413,23 +432,10 @@ void SupervisorCore::on(const Event::AllOver& e) {
   host_is_over(e.host);
 }
 
-// The ranks of the host have ended with their agent, and no other agent can start them again.
-void SupervisorCore::on(const Event::AgentLost& e) {
-  if (std::find(host_over_.begin(), host_over_.end(), false) == host_over_.end()) return;
-  // Its relay is lost, too: ranks of other hosts may wait for what it had not sent.
-  stop(kExitFailure, "the agent of " + host_text(e.host) + " " + e.why +
-                         ", and its ranks have ended with it, so the job ends");
-  host_is_over(e.host);
-}
-
-std::string SupervisorCore::host_text(std::uint32_t host) const {
-  return "host " + (host < options_.hosts.size() ? options_.hosts[host] : std::to_string(host));
-}
-
 void SupervisorCore::host_is_over(std::uint32_t host) {
   if (host_over_[host]) return;
   host_over_[host] = true;
-  if (std::find(host_over_.begin(), host_over_.end(), false) != host_over_.end()) return;
+  if (++hosts_over_ < host_over_.size()) return;
   const Totals& before = beginning_.totals;
   totals_.journal_peak_bytes = std::max(totals_.journal_peak_bytes, before.journal_peak_bytes);
   totals_.snapshots += before.snapshots;
@@ -438,7 +444,7 @@ void SupervisorCore::host_is_over(std::uint32_t host) {
   totals_.images_peak_bytes = std::max(totals_.images_peak_bytes, before.images_peak_bytes);
   if (begins_again_) {
     losses_.begins_again(now_ns_);
-    return act(Action::BeginAgain{{0, losses_, totals_}});
+    return act(Action::BeginAgain{{0, 0, losses_, totals_, places_, spares_}});
   }
   if (losses_.any()) {
     const Summary sum = losses_.at_end(now_ns_, totals_);
@@ -460,6 +466,10 @@ void SupervisorCore::on(const Event::Aborted& e) {
 }
 
 void SupervisorCore::on(const Event::Interrupted& e) {
+  if (e.signal == SIGTERM && options_.grace_ns && !stopping_) {
+    if (!noticed_) return take_notice("signal 15 (Terminated)");
+    if (std::exchange(noticed_by_host_, false)) return;
+  }
   if (std::exchange(begins_again_, false)) stopping_ = false;  // but ends
   if (std::exchange(interrupted_, true)) {
     act(Action::KillNow{});
@@ -491,8 +501,18 @@ bool SupervisorCore::may_go_back() const {
 }
 
 void SupervisorCore::go_back(GoesBack why) {
+  const bool is_alone = host_over_.size() == 1;
+  if (!is_alone && sets_.newest() == 0) {
+    begin_again_or_stop(why.exit_code, why.or_ends);
+    return tell_stack(ranks_[why.rank], why.fault, &SupervisorCore::tell);
+  }
   goes_back_ = std::move(why);
-  act(Action::RollBack{newest_incarnation() + 1});
+  back_.clear();
+  back_by_ns_ = 0;
+  writing_ = 0;
+  sets_.goes_back();
+  back_as_ = std::max(back_as_, newest_incarnation()) + 1;
+  act(Action::RollBack{back_as_, is_alone ? 0 : sets_.newest()});
 }
 
 void SupervisorCore::on(const Event::NoSet&) {
@@ -503,33 +523,46 @@ void SupervisorCore::on(const Event::NoSet&) {
 }
 
 void SupervisorCore::on(const Event::RolledBack& e) {
-  invariant(goes_back_.has_value(), "an agent has put back its ranks without an order");
+  if (!goes_back_) {
+    // Another host could not, so the job ends or begins again.
+    return invariant(stopping_, "an agent has put back its ranks without an order");
+  }
+  if (stopping_) return;
+  if (e.back_as != back_as_) return;  // a host was lost since that was ordered
+  back_.insert(host_);
+  back_by_ns_ = std::max(back_by_ns_, e.age_ns);
+  if (back_.size() == host_over_.size()) went_back(e.set);
+}
+
+void SupervisorCore::went_back(std::uint64_t set) {
   const GoesBack back = *std::exchange(goes_back_, {});
   const std::string& why = back.why;
-  const std::uint32_t incarnation = newest_incarnation() + 1;
+  replaced_.clear();
   for (Rank& r : ranks_) {
     r.state = State::kStarting;
-    r.incarnation = incarnation;
+    r.incarnation = back_as_;
     r.coming_back = r.repeated = false;
-    r.went_back = true;
+    r.starts_back = r.went_back = true;
   }
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) catching_up_.is_back(i);
-  losses_.rolled_back(now_ns_, e.age_ns);
+  losses_.rolled_back(now_ns_, back_by_ns_);
   journal_full_ = false;
   exit_code_ = 0;  // of ranks that had ended
   Record& line = record_job("rollback");
   line.text = why;
-  line.set = e.set;
-  line.age_ns = e.age_ns;
+  line.set = set;
+  line.age_ns = back_by_ns_;
   // What follows the first sentence is advice for a job that ends by it.
   news(why.substr(0, why.find(". The program is not deterministic")) + "; all " +
-       count_text(ranks_.size()) + " ranks go back " + duration_text(e.age_ns) +
+       count_text(ranks_.size()) + " ranks go back " + duration_text(back_by_ns_) +
        ", to their newest snapshots");
   tell_stack(ranks_[back.rank], back.fault, &SupervisorCore::news);
+  act(Action::Wake{});
 }
 
+// Agents that have joined end with the job, and nothing starts them again.
 bool SupervisorCore::may_begin_again() const {
-  return options_.restart && (has_written_ || options_.begin_again) &&
+  return options_.restart && (has_written_ || options_.begin_again) && !options_.agents_join() &&
          losses_.beginnings() < options_.max_restarts;
 }
 

@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -43,15 +44,19 @@
 #include "launcher/orders/event.h"
 #include "launcher/supervisor/catching_up.h"
 #include "launcher/supervisor/losses.h"
+#include "launcher/supervisor/sets.h"
 
 namespace rejoin::launcher {
 
 // Where a job begins.
 struct Beginning {
   std::uint32_t incarnation = 0;  // of each rank; not 0 if it goes on from written images
+  std::uint64_t set = 0;          // several hosts: the set from which it goes on
   // What there was before, if the job has begun again.
   std::optional<Losses> losses = {};
   Totals totals = {};
+  // Several hosts: where each of them is, and the spare ones that are left, as in RunOptions.
+  std::vector<std::string> hosts = {}, spare_hosts = {};
 };
 
 // What the supervisor's driver is to do.
@@ -61,9 +66,45 @@ struct Action {
     std::uint32_t rank;
     std::uint32_t incarnation;  // the next one
   };
-  // Take all ranks back to a set of images, as this incarnation.
+  // Take all ranks back to a set of images, as this incarnation. They begin to run at Wake. set: of
+  // several hosts; 0: there is one, which knows its newest set.
   struct RollBack {
     std::uint32_t incarnation;
+    std::uint64_t set;
+  };
+  struct Wake {};
+  // Start an agent for the ranks of a host that was lost, on the host `where` (as in
+  // RunOptions::hosts). Its ranks go on from their part of the set, which `holder` has, as this
+  // incarnation.
+  struct Replace {
+    std::uint32_t host;
+    std::string where;
+    std::uint64_t set;
+    std::uint32_t holder;
+    std::uint32_t incarnation;
+  };
+  // For several hosts: ask for images by this number; all of them are a set, or only those of one
+  // host are wanted.
+  struct WantImages {
+    std::optional<std::uint32_t> host;
+    std::uint64_t number;
+  };
+  struct KeepSet {
+    std::uint64_t number;
+  };
+  // partners: by host, to which host it gives its part; without meaning if there is
+  // --checkpoint-dir.
+  struct StoreParts {
+    std::uint64_t set;
+    std::vector<std::uint32_t> partners;
+  };
+  // The parts of all hosts are in --checkpoint-dir.
+  struct SetStored {
+    std::uint64_t number;
+  };
+  struct GiveUpSet {
+    std::uint64_t number;
+    bool one_by_one;  // its images are kept, but are no set
   };
   struct LetRecycle {};  // the journal is full: let ranks keep less than replays need
   // End all processes, by SIGTERM first.
@@ -71,6 +112,7 @@ struct Action {
     bool patient;  // only after a moment
   };
   struct KillNow {};          // end all processes at once
+  struct WriteNow {};         // one host: write a set of images that is newer than this
   struct ReportPositions {};  // print the position of every rank
   struct News {               // for the user; silenced by --quiet
     std::string text;
@@ -93,7 +135,8 @@ struct Action {
     Totals totals;
   };
 
-  std::variant<Respawn, RollBack, LetRecycle, Stop, KillNow, ReportPositions, News, Tell, Detail,
+  std::variant<Respawn, RollBack, Wake, Replace, WantImages, StoreParts, SetStored, KeepSet,
+               GiveUpSet, LetRecycle, Stop, KillNow, WriteNow, ReportPositions, News, Tell, Detail,
                Log, BeginAgain, Finish>
       what;
 };
@@ -108,6 +151,12 @@ class SupervisorCore {
 
   std::uint32_t incarnation(std::uint32_t rank) const { return ranks_[rank].incarnation; }
   bool stopping() const { return stopping_; }
+  // Bytes of standard input were sent to the host of rank 0.
+  void note_input() { has_input_ = true; }
+  // A notice has been given: the driver makes a Tick several times a second.
+  bool awaits_ticks() const { return !stopping_ && (noticed_ || !leaving_.empty()); }
+  // Whether another agent takes the place of this host's, which was lost.
+  bool is_replaced(std::uint32_t host) const { return replaced_.contains(host); }
 
  private:
   enum class State { kStarting, kRegistered, kRunning, kFinalized, kOver };
@@ -118,6 +167,7 @@ class SupervisorCore {
     bool went_back = false;      // with all others, and has not died since
     std::uint32_t oom_deaths = 0;
     bool coming_back = false;  // died and not live again yet
+    bool starts_back = false;  // has gone back with all others, and is not live again yet
     bool repeated = false;     // has found the journal full, and needs nothing of it itself
     std::uint64_t died_at_ns = 0;
     std::uint64_t started_at_ns = 0;  // registered
@@ -129,7 +179,7 @@ class SupervisorCore {
   };
   // Why all ranks are going back to their newest set of images.
   struct GoesBack {
-    std::uint32_t rank;   // that is the reason
+    std::uint32_t rank;   // that is the reason, or the first one of the host that is
     std::string why;      // told when they have gone back
     std::string or_ends;  // told if there is no set; the job then ends with this code
     int exit_code;
@@ -155,12 +205,17 @@ class SupervisorCore {
   void on(const Event::Diverged& event);
   void on(const Event::RolledBack& event);
   void on(const Event::NoSet& event);
+  void on(const Event::ImagesDue& event);
+  void on(const Event::OfSet& event);
   void on(const Event::JournalFull& event);
   void on(const Event::Notice& event);
   void on(const Event::CatchingUp& event);
   void on(const Event::ForeignMpi& event);
   void on(const Event::Unfired& event);
   void on(const Event::ImagesWritten& event);
+  void on(const Event::HasVersions& event);
+  void on(const Event::HostNotice& event);
+  void on(const Event::Tick& event);
   void on(const Event::Snapshot& event);
   void on(const Event::Heartbeat& event);
   void on(const Event::Committed& event);
@@ -170,10 +225,30 @@ class SupervisorCore {
   void on(const Event::OutputLost& event);
   void on(const Event::AllOver& event);
   void on(const Event::AgentLost& event);
+  void on(const Event::Spare& event);
   void host_is_over(std::uint32_t host);
+  std::string why_not_survived(std::uint32_t host) const;
+  void replace(std::uint32_t host, const std::string& why);
+  std::vector<std::uint32_t> partners() const;
+  std::uint32_t first_rank_of(std::uint32_t host) const;
   std::string host_text(std::uint32_t host) const;
+  std::string place_beside(std::uint32_t host, std::uint32_t holder) const;
+  void move(std::uint32_t host, std::uint32_t holder);
   void on_death(const Event::Ended& event);
   bool may_go_back() const;
+  bool may_make_set();
+  bool is_time_for_parts() const;
+  void act_on_set(SetDecision decision);
+  bool writes_parts() const;
+  void write_if_due();
+  void part_is_written(bool is);
+  void set_is_written(std::uint64_t set);
+  void note_written(const Event::ImagesWritten& set);
+  void take_notice(const std::string& what);
+  void end_by_notice(const std::string& what);
+  void want_newer_set();
+  void leave_hosts();
+  void went_back(std::uint64_t set);
   void go_back(GoesBack why);
   bool may_begin_again() const;
   // Lets the job begin again if that is possible, else ends it with this code and line.
@@ -218,12 +293,43 @@ class SupervisorCore {
   std::set<std::uint32_t> protected_hosts_;  // of which every rank has an image
   bool told_protected_ = false;
   std::optional<GoesBack> goes_back_;  // while all ranks are going back
+  std::set<std::uint32_t> back_;       // hosts of which all ranks have gone back
+  std::uint64_t back_by_ns_ = 0;       // age of their oldest image
+  std::uint32_t back_as_ = 0;          // the newest incarnation that all ranks have gone back as
+  Sets sets_;                          // of several hosts
+  // --checkpoint-dir: the set whose parts are being written, the hosts that have not written
+  // theirs, and what they have reported.
+  std::uint64_t writing_ = 0;
+  std::set<std::uint32_t> writes_;
+  Event::ImagesWritten parts_ = {};
+  std::uint64_t written_ = 0;            // the newest
+  std::uint64_t tried_ = 0;              // the newest that was begun
+  std::uint64_t write_again_at_ns_ = 0;  // not before
+  // SIGTERM was a notice: the job ends when its state is written.
+  bool noticed_ = false;
+  bool noticed_by_host_ = false;  // and its own SIGTERM may follow
+  std::uint64_t noticed_at_ns_ = 0;
+  std::set<std::uint32_t> leaving_;  // hosts that are about to go
+  std::uint64_t set_before_ = 0;     // the newest number of a set when the notice came
+  std::uint64_t wanted_at_ns_ = 0;   // the newest set
+  std::uint64_t stored_at_ns_ = 0, storing_ns_ = 0;  // the newest that is complete
+  // With --survive host. By host: where it is now, and which one holds its part of the newest set.
+  std::vector<std::string> places_;
+  std::vector<std::string> spares_;
+  bool has_input_ = false;
+  std::vector<std::uint32_t> holders_;
+  // The hosts that were lost since the newest set was stored, with where they were. The parts that
+  // they held for other hosts are gone.
+  std::map<std::uint32_t, std::string> lost_;
+  std::set<std::uint32_t> replaced_;  // for which another agent is being started
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
   int exit_code_ = 0;
   std::vector<bool> host_over_;  // by host: all of its ranks have ended, or it is lost
-  Totals totals_;                // of all hosts
+  std::size_t hosts_over_ = 0;
+  std::size_t unready_ = 0;  // the rank for which may_make_set() was false last
+  Totals totals_;            // of all hosts
   CatchingUp catching_up_;
   Losses losses_;
 };

@@ -7,8 +7,9 @@ import signal
 from harness import Kill, require, require_met, scenario
 from processes import images
 from scenarios.endings import messages
-from scenarios.hybrid import at_random_with_images, openmp
-from scenarios.snapshots import require_same
+from scenarios.hybrid import openmp
+from scenarios.layouts import ranks_of
+from scenarios.snapshots import at_random, require_same
 from scenarios.written_images import place
 
 EVERY_50_MS = ["--snapshots", "0.05", "--max-restarts", "100000"]
@@ -32,12 +33,22 @@ def judge(result, ranks, steps, before=""):
             require(last[rank, step] == last[0, step], f"ranks disagree in step {step}", result)
 
 
+def at_random_behind_a_set(rng):
+    """Kills at random. The first images may be no set, because a rank was not there yet."""
+
+    def interfere(job):
+        job.until(lambda: sum(event["event"] == "snapshot" for event in job.events) > 3, "there is a set")
+        at_random(rng)(job)
+
+    return interfere
+
+
 def goes_back(t, ranks, how, steps, *arguments, flags=(), few=2, many=200):
     command = ("drift", f"how={how}", f"steps={steps}", "pause_us=500", *arguments)
     rollbacks = 0
     for _ in t.runs(few, many, lambda: rollbacks):
         every = [*EVERY_50_MS, *flags]
-        result = t.run(ranks, *command, flags=every, interfere=at_random_with_images(t.rng, ranks))
+        result = t.run(ranks, *command, flags=every, interfere=at_random_behind_a_set(t.rng))
         judge(result, ranks, steps)
         rollbacks += len(result.named("rollback"))
     require(rollbacks > 0, "the ranks never went back", result)
@@ -68,6 +79,21 @@ def a_few_times(t):
     return interfere
 
 
+def judge_files(result, directory, ranks):
+    """Each rank has appended each step to its log once, and has left its directories."""
+    judge(result, ranks, 400)
+    for rank in range(ranks):
+        with open(f"{directory}/log.{rank}", encoding="ascii") as log:
+            lines = log.read().splitlines()
+        steps = [int(line.split()[0]) for line in lines]
+        require(steps == list(range(1, 401)), f"the log of rank {rank} has steps {steps}", result)
+        before = [line.split()[1] for line in lines[1:]]
+        require(before == [line.split()[2] for line in lines[:-1]], "a line follows another", result)
+    names = sorted(os.listdir(directory))
+    wanted = [f"directory.{rank}.{step}" for rank in range(ranks) for step in range(1, 401)]
+    require(names == sorted([*wanted, *(f"log.{rank}" for rank in range(ranks))]), f"{names}", result)
+
+
 @scenario(where=["memory", "directory"], sweeps=True, limit_s=240)
 def back_with_files(t, where):
     """Files that were appended to, made or renamed since the set are as they were at it."""
@@ -78,17 +104,7 @@ def back_with_files(t, where):
             there.often = [*EVERY_50_MS, "--checkpoint-every", "0.1"]
             flags = there.flags() if where == "directory" else [*EVERY_50_MS, "--wdir", there.work]
             result = t.run(3, *command, flags=flags, interfere=a_few_times(t))
-            judge(result, 3, 400)
-            for rank in range(3):
-                with open(f"{there.work}/log.{rank}", encoding="ascii") as log:
-                    lines = log.read().splitlines()
-                steps = [int(line.split()[0]) for line in lines]
-                require(steps == list(range(1, 401)), f"the log of rank {rank} has steps {steps}", result)
-                before = [line.split()[1] for line in lines[1:]]
-                require(before == [line.split()[2] for line in lines[:-1]], "a line follows another", result)
-            names = sorted(os.listdir(there.work))
-            wanted = [f"directory.{rank}.{step}" for rank in range(3) for step in range(1, 401)]
-            require(names == sorted([*wanted, *(f"log.{rank}" for rank in range(3))]), f"{names}", result)
+            judge_files(result, there.work, 3)
         rollbacks += len(result.named("rollback"))
     require(rollbacks > 0, "the ranks never went back", result)
 
@@ -119,7 +135,7 @@ def output_that_is_committed(t, how):
     rollbacks = 0
     for _ in t.runs(2, 100, lambda: rollbacks):
         flags = [*EVERY_50_MS, "--commit-output"]
-        result = t.run(3, *command, flags=flags, interfere=at_random_with_images(t.rng, 3))
+        result = t.run(3, *command, flags=flags, interfere=at_random_behind_a_set(t.rng))
         judge(result, 3, 800)
         require(len(result.out.splitlines()) == 3 * 800, "a line was shown twice", result)
         require(" void" not in result.err, "a line was taken back", result)
@@ -210,3 +226,40 @@ def begins_again_impossible(t):
     said = [line for line in messages(result) if "read standard input, which can be read only once" in line]
     require(len(said) == 1, "it does not say why", result)
     require(result.events[-1]["event"] == "end" and result.events[-1]["code"] == 1, "no end", result)
+
+
+@scenario(how=["values", "choices"], layout=["1,1", "2,1", "2,2", "1,1,1"], sweeps=True, limit_s=240)
+def back_to_a_set_of_hosts(t, how, layout):
+    """The same on several hosts: their agents put their journals back, and begin new connections."""
+    flags = ["--layout", layout, "--between-nodes", "sockets"]
+    goes_back(t, ranks_of(layout), how, 800, flags=flags)
+
+
+@scenario(layout=["1,1", "2,1"], sweeps=True, limit_s=240)
+def output_of_hosts_that_is_committed(t, layout):
+    """And no line is shown twice with --commit-output."""
+    ranks = ranks_of(layout)
+    flags = [*EVERY_50_MS, "--commit-output", "--layout", layout, "--between-nodes", "sockets"]
+    rollbacks = 0
+    for _ in t.runs(2, 100, lambda: rollbacks):
+        interfere = at_random_behind_a_set(t.rng)
+        result = t.run(ranks, "drift", "how=values", "steps=800", "pause_us=500", flags=flags, interfere=interfere)
+        judge(result, ranks, 800)
+        require(len(result.out.splitlines()) == ranks * 800, "a line was shown twice", result)
+        require(" void" not in result.err, "a line was taken back", result)
+        rollbacks += len(result.named("rollback"))
+    require(rollbacks > 0, "the ranks never went back", result)
+
+
+@scenario(layout=["1,1", "2,1"], sweeps=True, limit_s=240)
+def back_with_files_of_hosts(t, layout):
+    """Files of ranks of several hosts are as they were at the set."""
+    ranks, rollbacks = ranks_of(layout), 0
+    command = ("drift", "how=values", "steps=400", "pause_us=500", "files=1")
+    for _ in t.runs(2, 50, lambda: rollbacks):
+        with place(t) as there:
+            flags = [*EVERY_50_MS, "--wdir", there.work, "--layout", layout, "--between-nodes", "sockets"]
+            result = t.run(ranks, *command, flags=flags, interfere=a_few_times(t))
+            judge_files(result, there.work, ranks)
+        rollbacks += len(result.named("rollback"))
+    require(rollbacks > 0, "the ranks never went back", result)

@@ -5,12 +5,14 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
+import time
 
 from harness import Kill, Skip, require, scenario
 from processes import descendants, proc_text
 from scenarios.endings import messages
 from scenarios.layouts import ranks_of
-from scenarios.snapshots import EVERY_10_MS, at_random, judge
+from scenarios.snapshots import EVERY_10_MS, at_random, judge, require_same
 
 
 def flags_of(layout, *more):
@@ -74,6 +76,34 @@ def hosts_relays_and_ranks_die(t, layout):
         judge(result, expected, n)
 
 
+def require_replayed(result):
+    """Requires that each rank was live again only about where its predecessor had died: the journal
+    answers what it sends, about half of its operations."""
+    for death in result.named("death"):
+        back = [e for e in result.named("live") if e["rank"] == death["rank"] and e["incarnation"] > death["incarnation"]]
+        replayed = back[0]["replayed_ops"] if back else 0
+        require(3 * replayed > death["position"]["ordinal"], f"rank {death['rank']} was live behind {replayed}", result)
+
+
+@scenario(layout=["1,1", "2,1"], option=["images", "polls", "main"], sweeps=True, labels=["threads"])
+def hosts_large_messages(t, layout, option):
+    """What a receiver's host has not kept of large messages is sent again to its next incarnation."""
+    n = ranks_of(layout)
+    command = ("relayed", "steps=60", f"polls={int(option == 'polls')}")
+    expected = t.undisturbed(n, *command, flags=flags_of(layout))
+    if option == "main":
+        for _ in range(20 if t.long else 3):
+            kills = [Kill(rank, t.rng.randrange(20, 120)) for rank in range(n) if t.rng.random() < 0.7]
+            result = t.run(n, *command, kills=kills, flags=flags_of(layout, "--snapshots", "off"))
+            require(result.code == 0 and len(result.named("death")) == len(kills), "not as killed", result)
+            require_same(result, expected, n)
+            require_replayed(result)
+        return
+    for _ in range(40 if t.long else 3):
+        result = t.run(n, *command, flags=flags_of(layout, *EVERY_10_MS), interfere=at_random(t.rng))
+        judge(result, expected, n)
+
+
 @scenario(layout=["1,1", "2,1,2"], labels=["threads"])
 def hosts_relays_alone(t, layout):
     """Where ranks may not have the sockets of their relay, it does everything itself; ranks die."""
@@ -82,7 +112,7 @@ def hosts_relays_alone(t, layout):
     expected = t.undisturbed(n, *command, flags=flags)
     for _ in range(20 if t.long else 2):
         result = t.run(
-            n, *command, flags=[*flags, *EVERY_10_MS], prefix=[t.program("forbidding")], interfere=at_random(t.rng)
+            n, *command, flags=[*flags, *EVERY_10_MS], prefix=t.forbidding("pidfd_getfd"), interfere=at_random(t.rng)
         )
         judge(result, expected, n)
 
@@ -149,18 +179,27 @@ def slurm(t, note=""):
         f'while [ "$1" != --nodelist ]; do shift; done\nshift; {note or "shift; "}exec "$@"\n',
     )
     names = "[ \"$*\" = 'show hostnames 127.0.0.[2-3]' ] && printf '127.0.0.2\\n127.0.0.3\\n'\n"
-    return os.path.dirname(t.script("scontrol", f"#!/bin/sh\n{names}"))
+    asked = '[ "$1" = requeue ] && echo "$*"\n'
+    return os.path.dirname(t.script("scontrol", f"#!/bin/sh\n{names}{asked}true\n"))
 
 
 @scenario()
 def hosts_slurm_example(t):
-    """The batch script for Slurm runs its program on all hosts of the job."""
+    """The batch script for Slurm runs its program on all hosts, asks to be requeued, and goes on."""
+    expected = t.undisturbed(4, "steps", "count=900", "pause_us=2000")
     path = f"PATH={slurm(t)}:{os.path.dirname(t.ftrun)}:{os.environ['PATH']}"
-    script = f"{os.path.dirname(__file__)}/../../../examples/slurm.sbatch"
-    command = ["env", path, *SLURM_JOB, script, t.program("steps"), "count=50"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    expected = t.undisturbed(4, "steps", "count=50")
-    require(done.returncode == 0 and done.stdout == expected.out, f"{done.stdout}{done.stderr}", expected)
+    script = f"{os.path.dirname(os.path.abspath(__file__))}/../../../examples/slurm.sbatch"
+    command = ["env", path, *SLURM_JOB, "SLURM_JOB_ID=7", script, t.program("steps"), "count=900", "pause_us=2000"]
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as work:
+        begun = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=work)
+        time.sleep(0.8)
+        begun.terminate()
+        out, err = begun.communicate(timeout=60)
+        require(begun.returncode == 75 and "requeue 7" in out, f"{begun.returncode} {err}", expected)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=work)
+        require(done.returncode == 0 and "going on from saved-7" in done.stderr, done.stderr, expected)
+        last = expected.out.strip().split("\n")[-1]
+        require(done.stdout.strip().split("\n")[-1] == last, f"{done.stdout[-200:]} is not {last}", expected)
 
 
 @scenario(system=["slurm", "pbs", "lsf", "hydra", "openmpi"])
@@ -217,11 +256,10 @@ def hosts_points(t):
     require("ranks on several hosts go on from snapshots" in result.err, "it does not say why", result)
 
 
-@scenario(option=["checkpoint-dir", "keep", "begin-again", "torch"])
+@scenario(option=["keep", "begin-again", "torch"])
 def hosts_refuse(t, option):
     """Options that are for one host are refused before anything starts."""
-    flag = f"--{option}" + ("=d" if option == "checkpoint-dir" else "")
-    result = t.run(2, "steps", flags=[*flags_of("1,1"), flag])
+    result = t.run(2, "steps", flags=[*flags_of("1,1"), f"--{option}"])
     require(result.code == 2, f"exit code {result.code}", result)
     said = messages(result)
     require(len(said) == 1 and "is for jobs on one host so far" in said[0], f"it says {said}", result)

@@ -55,15 +55,19 @@ def large(t, kind):
 # ----------------------------------------------------------------------------------- no room for it
 
 
-def with_small_file_system(directory, size):
-    """Returns a command that runs another one with a file system of that size at `directory`."""
-    mount = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
+def with_mounts(script, *arguments):
+    """Returns a command that runs another one behind a script, in a mount namespace of its own."""
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
-    command = [*unshare, "sh", "-c", mount, "sh", size, directory]
+    command = [*unshare, "sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"', "sh", *arguments]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True)
     if tried.returncode != 0:
-        raise Skip(f"may not mount a small file system: {tried.stderr.strip()}")
+        raise Skip(f"may not mount: {tried.stderr.strip()}")
     return command
+
+
+def with_small_file_system(directory, size):
+    """Returns a command that runs another one with a file system of that size at `directory`."""
+    return with_mounts('mount -t tmpfs -o size="$2" tmpfs "$1"', directory, size)
 
 
 @scenario()

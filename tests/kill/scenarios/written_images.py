@@ -34,10 +34,13 @@ def writers(job):
 class Place:
     """The place of jobs that go on from each other: their working directory, and the sets of images."""
 
-    def __init__(self, t, path):
+    def __init__(self, t, path, layout=None):
         self.t, self.work, self.sets = t, f"{path}/work", f"{path}/sets"
         os.mkdir(self.work)
-        self.often = OFTEN  # flags of all jobs
+        on_hosts = ["--layout", layout, "--between-nodes", "sockets"] if layout else []
+        self.often = [*OFTEN, *on_hosts]  # flags of all jobs
+        hosts = range(len(layout.split(","))) if layout else []
+        self.places = [f"{self.sets}/host-{host}" for host in hosts] or [self.sets]  # of sets
         self.out, self.err = [], []  # of each job, in their order
         self.mark = f"REJOIN_PLACE={uuid.uuid4().hex}"  # of all processes of all jobs
 
@@ -60,10 +63,22 @@ class Place:
         while (left := processes_with(self.mark)) and not beside:
             require(time.monotonic() < end_s, f"left behind: {left}", result)
             time.sleep(0.01)
-        if os.path.isdir(self.sets) and not beside:
-            parts = [name for name in os.listdir(self.sets) if name.endswith(".part")]
+        for there in filter(os.path.isdir, self.places if not beside else []):
+            parts = [name for name in os.listdir(there) if name.endswith(".part")]
             require(not parts, f"left behind: {parts}", result)
         return result
+
+    def require_kept(self, result):
+        """Requires that the two newest sets are there, and no more than one that is not whole."""
+        kept = [sets_in(there) for there in self.places]
+        if len(kept) == 1:
+            # If ftrun was killed when the newest set was complete, the oldest may not be removed yet.
+            newest = f"{self.sets}/images-{max(kept[0], default=0)}.rejoin"
+            told = any(event.get("text") == newest for event in result.events)
+            require(1 <= len(kept[0]) <= (2 if told else 3), f"the sets are {kept}", result)
+        else:
+            whole = set.intersection(*map(set, kept))
+            require(whole and all(len(each) <= 4 for each in kept), f"the sets are {kept}", result)
 
     def killed(self, n, *command, count=2, before=lambda job: None, after=0.0, **named):
         """A job whose ftrun is killed once it has written that many sets."""
@@ -77,11 +92,7 @@ class Place:
         result = self.run(n, *command, interfere=interfere, **named)
         require_met(result.code != 0, "the job ended before ftrun was killed", result)
         require(result.code == -signal.SIGKILL, f"exit code {result.code}", result)
-        kept = sets_in(self.sets)
-        # If ftrun was killed when the newest set was complete, the oldest may not be removed yet.
-        newest = f"{self.sets}/images-{max(kept, default=0)}.rejoin"
-        told = any(event.get("text") == newest for event in result.events)
-        require(1 <= len(kept) <= (2 if told else 3), f"the sets are {kept}", result)
+        self.require_kept(result)
         return result
 
     def resumes(self, n, *command, **named):
@@ -94,9 +105,9 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(t):
+def place(t, layout=None):
     with tempfile.TemporaryDirectory(prefix="kill-test-") as path:
-        yield Place(t, path)
+        yield Place(t, path, layout)
 
 
 def require_whole(where, result, expected, ranks):
@@ -121,11 +132,11 @@ def require_whole(where, result, expected, ranks):
             require(at == len(wanted), f"{stream} of rank {rank} is not whole", result)
 
 
-def goes_on(t, n, *command, times=1, **named):
+def goes_on(t, n, *command, times=1, layout=None, **named):
     """Kills ftrun repeatedly; the last job ends like one without deaths."""
     expected = t.undisturbed(n, *command)
     for _ in range(10 if t.long else times):
-        with place(t) as where:
+        with place(t, layout) as where:
             where.killed(n, *command, after=0.3, **named)
             where.killed(n, *command, count=1, after=0.3, resume=True, **named)
             result = where.resumes(n, *command, **named)
@@ -225,20 +236,28 @@ def written_images_files(t):
     expected = t.run(n, *command, leaves=names_of_files(n))
     for _ in range(20 if t.long else 2):
         with place(t) as where:
-            where.killed(n, *command, after=0.3)
-            where.killed(n, *command, count=1, after=0.3, resume=True)
-            result = where.resumes(n, *command)
-            require_whole(where, result, expected, n)
-            require(sorted(os.listdir(where.work)) == sorted(expected.files), "files", result)
-            for name, contents in expected.files.items():
-                with open(f"{where.work}/{name}", "rb") as file:
-                    require(file.read() == contents, f"{name} is not as undisturbed", result)
+            goes_on_with_files(where, n, command, expected)
+
+
+def goes_on_with_files(where, n, command, expected):
+    where.killed(n, *command, after=0.3)
+    where.killed(n, *command, count=1, after=0.3, resume=True)
+    result = where.resumes(n, *command)
+    require_whole(where, result, expected, n)
+    require(sorted(os.listdir(where.work)) == sorted(expected.files), "files", result)
+    for name, contents in expected.files.items():
+        with open(f"{where.work}/{name}", "rb") as file:
+            require(file.read() == contents, f"{name} is not as undisturbed", result)
 
 
 @scenario(limit_s=300, sweeps=True)
 def written_images_then_deaths(t):
     """Ranks of the resumed job die before their first own image, and after it."""
-    n, command = 3, ("frozen", "messages", "steps=900", "pause_us=2000")
+    goes_on_then_deaths(t, 3)
+
+
+def goes_on_then_deaths(t, n, layout=None):
+    command = ("frozen", "messages", "steps=900", "pause_us=2000")
     expected = t.undisturbed(n, *command)
 
     def interfere(job):
@@ -250,7 +269,7 @@ def written_images_then_deaths(t):
             job.run_for(t.rng.uniform(0.01, 0.1))
 
     for _ in range(20 if t.long else 2):
-        with place(t) as where:
+        with place(t, layout) as where:
             where.killed(n, *command, after=0.3)
             result = where.resumes(n, *command, interfere=interfere)
             require(result.killed, "no rank was killed", result)

@@ -11,15 +11,15 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",    "Look",     "Generation", "SlotNone", "SlotContents", "SlotTag", "Collect",
-      "Validate", "Stage",    "Staged",     "Reduced",  "Far",          "Payload", "Record",
-      "Commit",   "Depart",   "Departed",   "Post",     "Posted",       "Written", "Receive",
-      "Match",    "Matched",  "Consumed",   "Outcome",  "Standing",     "Cancel",  "Announce",
-      "Ring",     "Intern",   "Model",      "Prepare",  "Acknowledge",  "Decide",  "Mark",
-      "Cursors",  "Freeze",   "Position",   "Inside",   "Contribution", "Phase",   "Context",
-      "Freed",    "Allocate", "Grow",       "Observe",  "Notice",       "Flag",    "Death",
-      "Admit",    "Same",     "start",      "image",    "register",     "welcome", "poll",
-      "sleep",    "operator", "exit"};
+      "Enter",    "Look",    "Generation", "SlotNone", "SlotContents", "SlotTag",      "Collect",
+      "Validate", "Stage",   "Staged",     "Reduced",  "Far",          "Payload",      "Record",
+      "Commit",   "Depart",  "Departed",   "Post",     "Posted",       "Written",      "Receive",
+      "Match",    "Matched", "Consumed",   "Ask",      "Outcome",      "Standing",     "Cancel",
+      "Announce", "Ring",    "Intern",     "Model",    "Prepare",      "Acknowledge",  "Decide",
+      "Mark",     "Cursors", "Freeze",     "Position", "Inside",       "Contribution", "Phase",
+      "Context",  "Freed",   "Allocate",   "Grow",     "Observe",      "Notice",       "Flag",
+      "Death",    "Admit",   "Same",       "start",    "image",        "register",     "welcome",
+      "poll",     "sleep",   "operator",   "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -170,6 +170,12 @@ bool SimHost::can_be_frozen(char* why, std::size_t bytes) const {
 Frozen SimHost::freeze(std::uint64_t number) {
   drain();
   return simulation_.freeze(*this, number);
+}
+
+bool SimHost::receive_to(journal::Loan* loan) {
+  if (loan != nullptr && (loan_ != nullptr || !simulation_.options_.lends)) return false;
+  loan_ = loan;
+  return true;
 }
 
 std::uint64_t SimHost::now_ns() { return simulation_.time(); }

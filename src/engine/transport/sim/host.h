@@ -63,6 +63,12 @@ class SimHost {
   bool wait_for_agent(unsigned turn);
   void ring(std::uint32_t rank);
   bool is_near(std::uint32_t rank) const { return !journal::is_elsewhere(base_, rank_, rank); }
+  bool send_from(const journal::Loan*) { return false; }
+  bool receive_to(journal::Loan* loan);
+  // What this process has lent; null: nothing.
+  journal::Loan* loan() const { return loan_; }
+  journal::Offset ahead(std::uint32_t, std::uint64_t) { return 0; }
+  std::uint64_t aheads(std::uint32_t) { return 0; }
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region this is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
@@ -103,6 +109,7 @@ class SimHost {
   std::uint32_t incarnation_;
   std::uint32_t actor_;
   Doing doing_ = Doing::kNothing;
+  journal::Loan* loan_ = nullptr;
 };
 
 }  // namespace rejoin::engine

@@ -45,8 +45,9 @@ Frozen Simulation::freeze(SimHost& host, std::uint64_t number) {
 void Simulation::make_image(Process& p) {
   const auto name = static_cast<std::uint32_t>(images_.size());
   const std::uint64_t number = std::exchange(p.freezing, 0);
-  Image image = {&p,    p.fiber.freeze(), observer_.on_image(*p.host, name), {}, {}, p.host->rank(),
-                 number};
+  Image image = {
+      &p,     p.fiber.freeze(), observer_.on_image(*p.host, name), {}, {}, p.host->rank(),
+      number, p.host->loan()};
   if (!spare_.empty()) {
     image.memory = std::move(spare_.back());
     spare_.pop_back();
@@ -82,6 +83,7 @@ std::uint32_t Simulation::wake_image(std::uint32_t name, std::uint32_t incarnati
     }
   });
   p.host->incarnation_ = incarnation;
+  p.host->loan_ = image.loan;
   p.host->actor_ = p.actor = actor;
   p.point = p.waits_at = Point::kStart;
   p.steps = 0;

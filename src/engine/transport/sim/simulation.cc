@@ -35,6 +35,7 @@ SimOptions options_of(std::uint64_t seed) {
   o.second_process = random.one_in(4);
   o.delays_stores = random.one_in(3);
   o.light_publish = o.delays_stores && random.one_in(2);
+  o.lends = random.one_in(2);
   return o;
 }
 
@@ -205,6 +206,11 @@ void Simulation::note(const SimHost& host, const char* text, std::uint64_t a, st
 
 void Simulation::note_agent(std::uint32_t rank, const char* text) {
   record(rank, ranks_[rank].incarnation, Point::kStart, text, 0, 0);
+}
+
+journal::Loan* Simulation::loan_of(std::uint32_t rank) const {
+  const Process* p = newest_[rank];
+  return p != nullptr && p->runs() ? p->host->loan() : nullptr;
 }
 
 void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {

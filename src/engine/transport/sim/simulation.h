@@ -94,6 +94,7 @@ struct SimOptions {
   Mutant mutant = Mutant::kNone;
   journal::Rule broken = journal::Rule::kNone;      // by the engine or the recovery
   journal::Rule broken_too = journal::Rule::kNone;  // for what another rule would cover
+  bool lends = false;                  // ranks lend buffers for what comes from other nodes
   std::uint64_t turn_limit = 1 << 22;  // since the last death or start: more is no progress
   // The turn at which scheduling becomes fair: round robin over the processes and the agent, no
   // delays of the agent, no store buffers, no spurious wake-ups. 0: it never does.
@@ -213,6 +214,8 @@ class Simulation {
   // of its rank are over.
   std::uint32_t wake_image(std::uint32_t image, std::uint32_t incarnation);
   void end_image(std::uint32_t image);
+  // What the rank's process has lent; null: nothing, or it does not run.
+  journal::Loan* loan_of(std::uint32_t rank) const;
   bool has_image(std::uint32_t image) const { return images_[image].alive; }
   // Killed by one of the deaths that were asked for, not by the agent.
   bool image_was_killed(std::uint32_t image) const { return images_[image].killed; }
@@ -239,6 +242,7 @@ class Simulation {
     std::vector<bool> is_zero;      // of each page
     std::uint32_t rank;
     std::uint64_t number;
+    journal::Loan* loan;
     bool alive = true;
     bool killed = false;
   };

@@ -1,0 +1,64 @@
+// The encryption of a connection between ftrun and an agent that has joined: TLS 1.3, without
+// certificates. Each side proves that it knows the job's secret (an external pre-shared key), and
+// the keys of the connection are new (Diffie-Hellman): an attacker that learns the secret later
+// cannot read what was recorded. Implemented by librejoin_tls.so, which is loaded for such jobs
+// only.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "launcher/base/result.h"
+
+namespace rejoin::launcher {
+
+enum class TlsSide : std::uint8_t { kFtrun, kAgent };
+
+// One connection. All calls return at once.
+class Tls {
+ public:
+  Tls() = default;
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+  virtual ~Tls() = default;
+
+  // As read(2) and write(2): the number of bytes, 0 at the end of what can be read, or -1 with
+  // errno. EAGAIN: to be called again when the socket is ready for wants(). EPROTO: why() says what
+  // is wrong. The first calls make the handshake.
+  virtual ssize_t read(void* to, std::size_t bytes) = 0;
+  virtual ssize_t write(const void* from, std::size_t bytes) = 0;
+  // Makes the handshake. Returns 1 when both sides have proved that they know the secret; 0 and -1
+  // as read().
+  virtual int prove() = 0;
+  // Tells the other side that nothing follows.
+  virtual void end() = 0;
+  // POLLIN or POLLOUT, after EAGAIN.
+  virtual short wants() const = 0;
+  // The predicate of a sentence about the other side, after EPROTO.
+  virtual const char* why() const = 0;
+};
+
+// Opens connections with one secret.
+class TlsLibrary {
+ public:
+  // Errors: OpenSSL is not there.
+  static Result<TlsLibrary> load(const std::string& lib_directory);
+  // The socket is used, and has to stay open for as long as the result.
+  std::unique_ptr<Tls> open(int socket, TlsSide side, const std::string& secret) const;
+
+ private:
+  using Open = Tls* (*)(int socket, TlsSide side, const void* secret, std::size_t bytes);
+  explicit TlsLibrary(Open function) : open_(function) {}
+  Open open_;
+};
+
+}  // namespace rejoin::launcher
+
+// The function of librejoin_tls.so. The caller owns the result, which is null if there is no
+// memory.
+extern "C" rejoin::launcher::Tls* rejoin_open_tls(int socket, rejoin::launcher::TlsSide side,
+                                                  const void* secret, std::size_t bytes);

@@ -1,0 +1,183 @@
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string>
+
+#include "launcher/hosts/tls.h"
+
+namespace rejoin::launcher {
+namespace {
+
+// A change of what is said over the connection before versions are compared gets another name.
+constexpr char kIdentity[] = "rejoin agent 1";
+constexpr std::size_t kIdentityBytes = sizeof kIdentity - 1;
+constexpr unsigned char kCipher[] = {0x13, 0x01};
+constexpr char kCipherName[] = "TLS_AES_128_GCM_SHA256";
+
+// A key for this use only: the SHA-256 of its name and of the secret.
+using Key = std::array<unsigned char, 32>;
+
+class OpenSslTls final : public Tls {
+ public:
+  OpenSslTls(int socket, TlsSide side, const Key& key)
+      : key_(key), is_agent_(side == TlsSide::kAgent) {
+    context_ = SSL_CTX_new(is_agent_ ? TLS_client_method() : TLS_server_method());
+    if (context_ == nullptr) return;
+    const bool is_set = SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
+                        SSL_CTX_set_ciphersuites(context_, kCipherName) == 1 &&
+                        SSL_CTX_set_num_tickets(context_, 0) == 1;
+    SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                   SSL_MODE_RELEASE_BUFFERS);
+    // Without the secret the handshake would need a certificate, and no authority is trusted.
+    SSL_CTX_set_verify(context_, is_agent_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
+    SSL_CTX_set_psk_use_session_callback(context_, use_session);
+    SSL_CTX_set_psk_find_session_callback(context_, find_session);
+    ssl_ = is_set ? SSL_new(context_) : nullptr;
+    if (ssl_ == nullptr) return;
+    SSL_set_app_data(ssl_, this);
+    SSL_set_fd(ssl_, socket);
+    is_agent_ ? SSL_set_connect_state(ssl_) : SSL_set_accept_state(ssl_);
+  }
+  ~OpenSslTls() override {
+    SSL_free(ssl_);
+    SSL_CTX_free(context_);
+    OPENSSL_cleanse(key_.data(), key_.size());
+  }
+  bool works() const { return ssl_ != nullptr; }
+
+  ssize_t read(void* to, std::size_t bytes) override {
+    if (const int proved = prove(); proved <= 0) return proved;
+    return done(SSL_read(ssl_, to, at_most(bytes)));
+  }
+  ssize_t write(const void* from, std::size_t bytes) override {
+    const int proved = prove();
+    const int n = proved <= 0 ? proved : done(SSL_write(ssl_, from, at_most(bytes)));
+    if (n != 0) return n;
+    errno = EPIPE;  // the other side has ended the connection
+    return -1;
+  }
+  int prove() override {
+    if (!why_.empty()) return fail(why_);  // for good
+    if (is_proved_) return 1;
+    if (const int n = done(SSL_do_handshake(ssl_)); n <= 0) return n;
+    // The session is the secret's; a handshake without it would have begun a new one.
+    if (SSL_session_reused(ssl_) != 1) return fail("has not proved that it knows the secret");
+    is_proved_ = true;
+    return 1;
+  }
+  void end() override {
+    ERR_clear_error();
+    if (is_proved_) SSL_shutdown(ssl_);
+  }
+  short wants() const override { return wants_; }
+  const char* why() const override { return why_.c_str(); }
+
+ private:
+  static int at_most(std::size_t bytes) {
+    return static_cast<int>(std::min<std::size_t>(bytes, 1 << 20));
+  }
+
+  // What a call of OpenSSL has returned, as Tls does.
+  int done(int n) {
+    if (n > 0) return n;
+    const int error = errno;
+    const int what = SSL_get_error(ssl_, n);
+    const unsigned long reason = ERR_peek_error();
+    ERR_clear_error();
+    if (what == SSL_ERROR_WANT_READ || what == SSL_ERROR_WANT_WRITE) {
+      wants_ = what == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+      errno = EAGAIN;
+      return -1;
+    }
+    if (what == SSL_ERROR_ZERO_RETURN) return 0;
+    if (what == SSL_ERROR_SYSCALL) {
+      errno = error;
+      return error == 0 ? 0 : -1;
+    }
+    // The end is no message of TLS if the process was killed. Messages say where they end.
+    if (ERR_GET_REASON(reason) == SSL_R_UNEXPECTED_EOF_WHILE_READING) return 0;
+    return fail(text_of(reason));
+  }
+  std::string text_of(unsigned long reason) const {
+    constexpr int kAlert = SSL_AD_REASON_OFFSET;  // and above: the other side has sent one
+    const int number = ERR_GET_REASON(reason);
+    if (!is_proved_ && number == SSL_R_BINDER_DOES_NOT_VERIFY) return "has another secret";
+    if (!is_proved_ && is_agent_ && number >= kAlert) return "has another secret";
+    char text[256];
+    ERR_error_string_n(reason, text, sizeof text);
+    return std::string("has sent something that is not TLS 1.3 with the job's secret (") + text +
+           ")";
+  }
+  int fail(const std::string& why) {
+    why_ = why;
+    errno = EPROTO;
+    return -1;
+  }
+
+  SSL_SESSION* session() {
+    SSL_SESSION* session = SSL_SESSION_new();
+    const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl_, kCipher);
+    if (session != nullptr && cipher != nullptr &&
+        SSL_SESSION_set1_master_key(session, key_.data(), key_.size()) == 1 &&
+        SSL_SESSION_set_cipher(session, cipher) == 1 &&
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+      return session;
+    }
+    SSL_SESSION_free(session);
+    return nullptr;
+  }
+  static OpenSslTls* of(SSL* ssl) { return static_cast<OpenSslTls*>(SSL_get_app_data(ssl)); }
+  static int use_session(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
+                         std::size_t* bytes, SSL_SESSION** session) {
+    if (digest != nullptr && !EVP_MD_is_a(digest, "SHA256")) return 0;
+    *session = of(ssl)->session();
+    *identity = reinterpret_cast<const unsigned char*>(kIdentity);
+    *bytes = kIdentityBytes;
+    return *session != nullptr;
+  }
+  // Another identity is none: the handshake fails, because there is no certificate.
+  static int find_session(SSL* ssl, const unsigned char* identity, std::size_t bytes,
+                          SSL_SESSION** session) {
+    *session = nullptr;
+    if (bytes != kIdentityBytes || memcmp(identity, kIdentity, bytes) != 0) return 1;
+    *session = of(ssl)->session();
+    return *session != nullptr;
+  }
+
+  Key key_;
+  const bool is_agent_;
+  SSL_CTX* context_ = nullptr;
+  SSL* ssl_ = nullptr;
+  bool is_proved_ = false;
+  short wants_ = POLLIN;
+  std::string why_;
+};
+
+}  // namespace
+}  // namespace rejoin::launcher
+
+extern "C" rejoin::launcher::Tls* rejoin_open_tls(int socket, rejoin::launcher::TlsSide side,
+                                                  const void* secret, std::size_t bytes) {
+  using rejoin::launcher::OpenSslTls;
+  std::string text = "rejoin: key of the connection to an agent\n";
+  text.append(static_cast<const char*>(secret), bytes);
+  rejoin::launcher::Key key;
+  unsigned int size = 0;
+  const int digested =
+      EVP_Digest(text.data(), text.size(), key.data(), &size, EVP_sha256(), nullptr);
+  OPENSSL_cleanse(text.data(), text.size());
+  if (digested != 1 || size != key.size()) return nullptr;
+  auto* made = new (std::nothrow) OpenSslTls(socket, side, key);
+  if (made != nullptr && made->works()) return made;
+  delete made;
+  return nullptr;
+}

@@ -1,0 +1,272 @@
+// What the supervisor decides about jobs on several hosts: sets of images of all ranks, and the
+// loss of a host.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "launcher/base/result.h"
+#include "launcher/supervisor/supervisor_core.h"
+
+namespace rejoin::launcher {
+
+// --- Images of several hosts
+
+// All hosts ask for a set at the same time. While a rank is away, their answer is found without a
+// look at all others.
+bool SupervisorCore::may_make_set() {
+  const auto is_ready = [](const Rank& r) {
+    return r.state == State::kRunning && !r.starts_back && !r.coming_back;
+  };
+  if (!is_ready(ranks_[unready_])) return false;
+  const auto found = std::find_if_not(ranks_.begin(), ranks_.end(), is_ready);
+  if (found == ranks_.end()) return true;
+  unready_ = static_cast<std::size_t>(found - ranks_.begin());
+  return false;
+}
+
+void SupervisorCore::on(const Event::ImagesDue& e) {
+  if (stopping_ || goes_back_ || recycles_) return;
+  if (sets_.is_idle()) write_if_due();
+  // Single images would take the place of those that protect against the loss of a host.
+  if (e.truncates && !options_.survive_host) {
+    act_on_set(sets_.keep_one_by_one());
+    return act(Action::WantImages{host_, sets_.next_number()});
+  }
+  if (!sets_.is_idle() || !is_time_for_parts()) return;
+  if (may_make_set()) {
+    wanted_at_ns_ = now_ns_;
+    act(Action::WantImages{{}, sets_.want()});
+  } else if (sets_.newest() == 0) {
+    act(Action::WantImages{host_, sets_.next_number()});
+  }
+}
+
+// Writing the parts of a set, and sending them, takes a fifth of the time at most.
+bool SupervisorCore::is_time_for_parts() const {
+  constexpr std::uint64_t kTimes = 4;
+  if (!options_.survive_host || sets_.newest() == 0 || !lost_.empty()) return true;
+  return now_ns_ >= stored_at_ns_ + kTimes * storing_ns_;
+}
+
+void SupervisorCore::on(const Event::OfSet& e) {
+  if (stopping_ || goes_back_) return;
+  const bool of_part = e.news == SetNews::kStored || e.news == SetNews::kNotStored;
+  if (of_part && writing_ != 0 && e.number == writing_) {
+    return part_is_written(e.news == SetNews::kStored);
+  }
+  act_on_set(sets_.heard(host_, e.number, e.news));
+}
+
+// --- Sets in --checkpoint-dir
+//
+// With --survive host a set is kept when it is written. Else it is kept first, so that it protects
+// while it is being written, and only one of several is written: one each period.
+
+bool SupervisorCore::writes_parts() const {
+  return options_.has_agents() && !options_.checkpoint_directory.empty();
+}
+
+void SupervisorCore::write_if_due() {
+  if (!writes_parts() || options_.survive_host || writing_ != 0) return;
+  const std::uint64_t newest = sets_.newest();
+  const bool is_due = now_ns_ >= write_again_at_ns_ || (noticed_ && newest > set_before_);
+  if (newest == 0 || newest == tried_ || !is_due) return;
+  tried_ = newest;
+  write_again_at_ns_ = now_ns_ + options_.image_period_ns;
+  writing_ = newest;
+  for (std::uint32_t host = 0; host < places_.size(); ++host) writes_.insert(host);
+  parts_ = {};
+  act(Action::StoreParts{newest, partners()});
+}
+
+// After a failure, which the host has told, a later set is written soon.
+void SupervisorCore::part_is_written(bool is) {
+  constexpr std::uint64_t kAgain = 8;
+  if (!is) {
+    write_again_at_ns_ = now_ns_ + options_.image_period_ns / kAgain;
+    writing_ = 0;
+    if (noticed_) set_before_ = sets_.newest_number();
+    return;
+  }
+  writes_.erase(host_);
+  if (writes_.empty()) set_is_written(std::exchange(writing_, 0));
+}
+
+void SupervisorCore::set_is_written(std::uint64_t set) {
+  written_ = set;
+  has_written_ = true;
+  parts_.directory = options_.checkpoint_directory;
+  note_written(parts_);
+  act(Action::SetStored{set});
+  if (noticed_ && set > set_before_) end_by_notice("the job's state was written to");
+}
+
+// --- What becomes of a set
+
+void SupervisorCore::act_on_set(SetDecision decision) {
+  switch (decision) {
+    case SetDecision::kNone:
+      break;
+    case SetDecision::kStore:
+      parts_ = {};
+      act(Action::StoreParts{sets_.wanted(), partners()});
+      break;
+    case SetDecision::kKeep:
+      holders_ = partners();
+      lost_.clear();
+      stored_at_ns_ = now_ns_;
+      storing_ns_ = now_ns_ - wanted_at_ns_;
+      act(Action::KeepSet{sets_.wanted()});
+      if (options_.survive_host) {
+        Record& line = record_job("stored");
+        line.set = sets_.wanted();
+        line.age_ns = storing_ns_;
+        if (writes_parts()) set_is_written(sets_.wanted());
+      }
+      write_if_due();
+      break;
+    case SetDecision::kGiveUp:
+    case SetDecision::kKeepOneByOne:
+      act(Action::GiveUpSet{sets_.wanted(), decision == SetDecision::kKeepOneByOne});
+      break;
+  }
+}
+
+// The ranks of the host have ended with their agent, and no other agent can start them again.
+void SupervisorCore::on(const Event::AgentLost& e) {
+  if (hosts_over_ == host_over_.size()) return;
+  if (options_.survive_host && !stopping_) {
+    const std::string why_not = why_not_survived(e.host);
+    const std::string lost = host_text(e.host) + " is lost: its agent " + e.why;
+    if (why_not.empty()) return replace(e.host, lost);
+    const std::string told = lost + "; " + why_not;
+    record_job("host_lost").text = told;
+    begin_again_or_stop(kExitFailure, told + ", so the job ends");
+  } else {
+    // Its relay is lost, too: ranks of other hosts may wait for what it had not sent.
+    begin_again_or_stop(kExitFailure, "the agent of " + host_text(e.host) + " " + e.why +
+                                          ", and its ranks have ended with it, so the job ends");
+  }
+  if (begins_again_) move(e.host, partners()[e.host]);  // else another agent is tried there
+  host_is_over(e.host);
+}
+
+void SupervisorCore::on(const Event::Spare& e) {
+  if (!e.left.empty()) {
+    std::erase(spares_, e.name);
+    return tell("host " + e.name + ", which ran no rank, " + e.left);
+  }
+  std::string told = "host " + e.name + " has joined";
+  if (e.in_place_of) {
+    told += " and takes the place of " + lost_[*e.in_place_of];
+    places_[*e.in_place_of] = e.name;
+  } else {
+    told += " as a spare";
+    spares_.push_back(e.name);
+    // For a host that is about to go: the ranks have gone on since its notice.
+    if (!leaving_.empty()) set_before_ = sets_.newest_number();
+  }
+  record_job("joined").text = told;
+  news(told);
+}
+
+std::string SupervisorCore::host_text(std::uint32_t host) const {
+  const bool is_awaited = options_.agents_join() && places_[host].empty();
+  if (is_awaited && lost_.contains(host)) return lost_.at(host);
+  return "host " + (places_[host].empty() ? std::to_string(host) : places_[host]);
+}
+
+// --- The loss of a host
+
+// The host after it, or the next one behind that which is another machine.
+std::vector<std::uint32_t> SupervisorCore::partners() const {
+  const auto hosts = static_cast<std::uint32_t>(places_.size());
+  std::vector<std::uint32_t> partners;
+  for (std::uint32_t host = 0; host < hosts; ++host) {
+    std::uint32_t partner = (host + 1) % hosts;
+    for (std::uint32_t i = 1; i < hosts; ++i) {
+      const std::uint32_t next = (host + i) % hosts;
+      if (places_[next] == places_[host]) continue;
+      partner = next;
+      break;
+    }
+    partners.push_back(partner);
+  }
+  return partners;
+}
+
+std::uint32_t SupervisorCore::first_rank_of(std::uint32_t host) const {
+  const auto& layout = options_.layout;
+  return std::accumulate(layout.begin(), layout.begin() + host, std::uint32_t{0});
+}
+
+// Why the ranks of a host that is lost now cannot go on; empty: they can.
+std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
+  if (sets_.newest() == 0) return "there is no set of snapshots of all ranks yet";
+  if (recycles_) return "the journal was full, and the past cannot be replayed";
+  if (replaced_.contains(host)) return "its ranks cannot go on there";
+  if (!replaced_.empty()) return "it comes while the ranks of another lost host are being started";
+  const std::uint32_t holder = writes_parts() ? host : holders_[host];
+  if (holder != host && lost_.contains(holder)) {
+    return lost_.at(holder) + ", which held its part of the snapshots, was lost before it";
+  }
+  if (hosts_over_ > 0) {
+    return "the ranks of a host had ended already, and cannot go back";
+  }
+  if (has_input_ && first_rank_of(host) == 0) {
+    return "it had rank 0, which has read standard input, and that is kept nowhere else (--stdin "
+           "none, or a file that the program opens)";
+  }
+  if (!spares_.empty() || options_.beside || options_.agents_join()) return {};
+  return "no spare host is left (--spares, or --oversubscribe-on-loss to go on on another host of "
+         "the job)";
+}
+
+// Where another host of the job is that is not about to go; `holder`, if there is the choice.
+std::string SupervisorCore::place_beside(std::uint32_t host, std::uint32_t holder) const {
+  const auto hosts = static_cast<std::uint32_t>(places_.size());
+  for (std::uint32_t i = 0; i < hosts; ++i) {
+    const std::uint32_t other = (holder + i) % hosts;
+    if (other != host && !leaving_.contains(other) && places_[other] != places_[host]) {
+      return places_[other];
+    }
+  }
+  return places_[holder];
+}
+
+// Gives the ranks of a host another place, if there is one.
+void SupervisorCore::move(std::uint32_t host, std::uint32_t holder) {
+  if (!spares_.empty()) {
+    places_[host] = spares_.front();
+    spares_.erase(spares_.begin());
+  } else if (options_.beside) {
+    places_[host] = place_beside(host, holder);
+  }
+}
+
+void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
+  const std::uint32_t holder = writes_parts() ? partners()[host] : holders_[host];
+  const std::string former = host_text(host);
+  leaving_.erase(host);
+  if (options_.agents_join() && spares_.empty()) {
+    places_[host] = "";
+  } else {
+    move(host, holder);
+  }
+  lost_[host] = former;
+  replaced_.insert(host);
+  const std::string where = !places_[host].empty()   ? "host " + places_[host]
+                            : options_.agents_join() ? "the next host that joins, within " +
+                                                           duration_text(options_.join_ns)
+                                                     : "this machine";
+  const std::string told = why + "; its ranks go on on " + where;
+  record_job("host_lost").text = told;
+  go_back({first_rank_of(host),
+           told,
+           told + "; another host has lost its snapshots, so the job ends",
+           kExitFailure,
+           {}});
+  act(Action::Replace{host, places_[host], sets_.newest(), holder, back_as_});
+}
+
+}  // namespace rejoin::launcher

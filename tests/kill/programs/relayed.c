@@ -1,0 +1,61 @@
+// relayed [steps=N] [kib=K] [polls=1] [pause_us=P]: large messages around a ring. In each step
+// every rank sends to the next one up to K KiB (default 1024), whose contents follow from the step
+// and the sender: ranks with an even number send first, the others receive first, so that receivers
+// wait. polls=1: the receives are posted first, and asked about. Each rank prints a line a step. P:
+// microseconds between two steps.
+
+#include "program.h"
+
+static void fill(uint64_t* data, size_t count, int source, int step) {
+  uint64_t x = element(source, step, 0);
+  for (size_t i = 0; i < count; ++i) data[i] = x += 0x9e3779b97f4a7c15u;
+}
+
+static uint64_t count_wrong(const uint64_t* data, size_t count, int source, int step) {
+  uint64_t x = element(source, step, 0), wrong = 0;
+  for (size_t i = 0; i < count; ++i) wrong += data[i] != (x += 0x9e3779b97f4a7c15u);
+  return wrong;
+}
+
+int main(int argc, char** argv) {
+  check_begin(&argc, &argv);
+  const int steps = (int)argument_number(argc, argv, "steps", 100);
+  const size_t most = (size_t)argument_number(argc, argv, "kib", 1024) * 1024 / sizeof(uint64_t);
+  const int polls = (int)argument_number(argc, argv, "polls", 0);
+  const long long pause = argument_number(argc, argv, "pause_us", 0);
+  const int n = check_state.size, me = check_state.rank;
+  const int next = (me + 1) % n, before = (me + n - 1) % n;
+  uint64_t* out = malloc(most * sizeof *out);
+  uint64_t* in = malloc(most * sizeof *in);
+  if (out == NULL || in == NULL) check_fail("memory", "some", "none");
+  for (int step = 0; step < steps; ++step) {
+    check_context("step %d", step);
+    const size_t count = most >> (step % 4);
+    const int bytes = (int)(count * sizeof *out);
+    fill(out, count, me, step);
+    memset(in, 0xff, count * sizeof *in);
+    MPI_Request request = MPI_REQUEST_NULL;
+    int over = 0;
+    if (polls != 0) {
+      OK(MPI_Irecv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, &request));
+      OK(MPI_Send(out, bytes, MPI_BYTE, next, step, MPI_COMM_WORLD));
+      while (!over) {
+        if (MPI_Test(&request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 1;
+      }
+    } else if (me % 2 == 0) {
+      OK(MPI_Send(out, bytes, MPI_BYTE, next, step, MPI_COMM_WORLD));
+      OK(MPI_Recv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    } else {
+      OK(MPI_Recv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      OK(MPI_Send(out, bytes, MPI_BYTE, next, step, MPI_COMM_WORLD));
+    }
+    check_u64("wrong words", 0, count_wrong(in, count, before, step));
+    check_state.digest = hash_step(check_state.digest, in[count - 1]);
+    printf("rank %d, step %d: %016llx\n", me, step, (unsigned long long)check_state.digest);
+    fflush(stdout);
+    pause_us(pause);
+  }
+  free(out);
+  free(in);
+  return check_end();
+}

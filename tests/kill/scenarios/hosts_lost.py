@@ -1,0 +1,152 @@
+"""The loss of a host: its ranks go on on another one, from the set of images that is kept there."""
+
+import contextlib
+import os
+import signal
+import subprocess
+
+from harness import Skip, require, scenario
+from processes import descendants, is_alive
+from scenarios.endings import messages
+from scenarios.going_back import judge
+from scenarios.hosts import agents, named
+from scenarios.layouts import ranks_of
+from scenarios.snapshots import lines_of
+
+EVERY_50_MS = ["--snapshots", "0.05", "--max-restarts", "100000"]
+
+
+def survives(layout, *more):
+    return [*EVERY_50_MS, "--layout", layout, "--between-nodes", "sockets", "--survive", "host", *more]
+
+
+def newest(job, name):
+    """How many events of this name there were."""
+    return sum(event["event"] == name for event in job.events)
+
+
+def loses(t, times, before=None):
+    """Kills agents, one after the other, each time when all parts of a set are with other hosts."""
+
+    def interfere(job):
+        for _ in range(times):
+            sets = newest(job, "stored")
+            job.until(lambda: newest(job, "stored") > sets, "another set is kept")
+            job.run_for(t.rng.uniform(0, 0.05))
+            if before:
+                before(job)
+            lost = newest(job, "host_lost")
+            os.kill(t.rng.choice(agents(job)), signal.SIGKILL)
+            job.until(lambda: newest(job, "host_lost") > lost, "the loss is noticed")
+
+    return interfere
+
+
+def judge_lost(t, result, ranks, steps, times):
+    judge(result, ranks, steps)
+    require(len(result.named("host_lost")) == times, f"{len(result.named('host_lost'))} hosts were lost", result)
+    require(len(result.named("rollback")) >= times, "the ranks did not go back", result)
+
+
+def drifts(t, layout, times, *more, before=None):
+    """Runs a program of which no two runs are the same, and loses hosts meanwhile."""
+    ranks, steps = ranks_of(layout), 2500
+    command = ("drift", "how=values", f"steps={steps}", "pause_us=500")
+    for _ in range(50 if t.long else 2):
+        result = t.run(ranks, *command, flags=survives(layout, *more), interfere=loses(t, times, before))
+        judge_lost(t, result, ranks, steps, times)
+
+
+@scenario(layout=["1,1", "2,2", "1,1,1"], sweeps=True, limit_s=240)
+def host_is_lost(t, layout):
+    """Agents are killed, and with them the ranks of their hosts; spares take their places."""
+    drifts(t, layout, 3, "--spares", "3")
+
+
+@scenario(layout=["1,1", "2,2"], program=["small", "large"], sweeps=True, limit_s=240)
+def host_is_lost_prints_once(t, layout, program):
+    """A deterministic program: what it prints is what it prints undisturbed, no line twice or never."""
+    small = ("frozen", "messages", "steps=700", "pause_us=2000")
+    ranks, command = ranks_of(layout), small if program == "small" else ("relayed", "steps=2500", "kib=128", "pause_us=2000")
+    expected = t.undisturbed(ranks, *command)
+    for _ in range(50 if t.long else 2):
+        result = t.run(ranks, *command, flags=survives(layout, "--spares", "2"), interfere=loses(t, 2))
+        require(result.code == 0, f"exit code {result.code}", result)
+        for rank in range(ranks):
+            require(lines_of(result.out, rank) == lines_of(expected.out, rank), f"output of rank {rank}", result)
+
+
+@scenario(layout=["1,1", "2,1"], sweeps=True, limit_s=240)
+def host_is_lost_while_all_go_back(t, layout):
+    """A rank has died and its replay differs, so all ranks are going back when an agent dies."""
+
+    def before(job):
+        if job.pids:
+            job.kill(t.rng.choice(sorted(job.pids)))
+        job.run_for(t.rng.uniform(0, 0.02))
+
+    drifts(t, layout, 4, "--oversubscribe-on-loss", before=before)
+
+
+@scenario(layout=["1,1", "2,1"], sweeps=True, limit_s=240)
+def host_is_lost_without_spare(t, layout):
+    """Its ranks go on beside those of the host that has its part; ranks and relays die as well."""
+
+    def before(job):
+        if job.pids and t.rng.random() < 0.5:
+            job.kill(t.rng.choice(sorted(job.pids)))
+        found = named(job, "ftrun-relay")
+        if found and t.rng.random() < 0.5:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(t.rng.choice(found), signal.SIGKILL)
+
+    drifts(t, layout, 3, "--oversubscribe-on-loss", before=before)
+
+
+@scenario()
+def host_is_lost_and_no_other_is_left(t):
+    """One line says what was lost, and what to do about it."""
+    result = t.run(2, "drift", "how=values", "steps=2500", "pause_us=500", flags=survives("1,1"), interfere=loses(t, 1))
+    require(result.code == 1, f"exit code {result.code}", result)
+    said = [line for line in messages(result) if "no spare host is left" in line]
+    require(len(said) == 1, "it does not say why", result)
+
+
+# As a remote shell: what it has started does not end with it, and sees no processes of other hosts.
+APART = """#!/bin/sh
+shift
+exec 3<&0
+setsid unshare --pid --fork --mount-proc sh -c "$*" <&3 3<&- &
+exec 3<&-
+wait
+"""
+
+
+@scenario(sweeps=True, limit_s=120)
+def host_is_frozen(t):
+    """A host does nothing any more, and wakes up when its ranks have gone on elsewhere: it ends by
+    itself, and no other host has listened to it."""
+    if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        raise Skip("a namespace for processes needs root")
+    flags = ["-H", "127.0.0.2:2,127.0.0.3:2,127.0.0.4:2", "--remote-shell", t.script("shell", APART)]
+    flags += [*EVERY_50_MS, "--survive", "host", "--spares", "1", "--lease", "0.5"]
+
+    def interfere(job):
+        job.until(lambda: newest(job, "stored") > 0, "a set is kept")
+        all_agents = agents(job)
+        victim = t.rng.choice(all_agents)
+        frozen = [victim, *descendants(victim)]
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        job.until(lambda: newest(job, "rollback") > 0, "the silence is noticed")
+        job.run_for(0.2)
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        job.until(lambda: not is_alive(victim), "the agent has ended")
+
+    for _ in range(20 if t.long else 1):
+        result = t.run(4, "drift", "how=values", "steps=2500", "pause_us=500", flags=flags, interfere=interfere)
+        judge_lost(t, result, 4, 2500, 1)
+        require("was silent for more than 500.0 ms" in result.err, "it does not say why", result)
