@@ -12,10 +12,12 @@ import re
 import sys
 import time
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = sys.pycache_prefix is None  # the source directory stays as it is
 
 import harness  # noqa: E402
+import results  # noqa: E402
 from processes import NoEnd, processes_with, run_ftrun, standing  # noqa: E402
 
 RANKS = 2
@@ -89,6 +91,25 @@ class JobThatHangs(unittest.TestCase):
     def test_one_that_ends_in_time(self):
         done = run_ftrun([OPTIONS.ftrun, "-n", "1", "cat"], END_S, input="x\n", text=True)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "x\n", ""))
+
+
+class Deaths(unittest.TestCase):
+    """Which deaths the harness takes for its own."""
+
+    def check(self, killed, images_killed, pids):
+        events = [{"event": "death", "rank": 2, "pid": pid, "cause": "signal 9 (Killed)"} for pid in pids]
+        result = argparse.Namespace(killed=killed, images_killed=images_killed, events=events)
+        result.named = lambda name: [e for e in events if e["event"] == name]
+        with unittest.mock.patch.object(results, "describe", lambda _: "the job"):
+            results.check_deaths(result, [])
+
+    def test_of_a_rank_and_of_an_image_that_was_woken_before(self):
+        self.check(killed=[2], images_killed=[11], pids=[11, 12])
+        self.check(killed=[2], images_killed=[12], pids=[11, 12])
+
+    def test_that_nothing_from_outside_has_caused(self):
+        with self.assertRaisesRegex(results.Failure, "unexpected deaths.*'pid': 13"):
+            self.check(killed=[2], images_killed=[11], pids=[11, 12, 13])
 
 
 if __name__ == "__main__":

@@ -111,12 +111,12 @@ def check_deaths(result, kills):
         require(len(found) == 1, f"--kill {kill} happened {len(found)} times", result)
         require(found[0]["cause"] in KILLED, f"--kill {kill}: by something else", result)
         deaths.remove(found[0])
+    # An image may have been woken, as the rank, before the signal came.
+    deaths = [death for death in deaths if death["pid"] not in result.images_killed]
     for rank in result.killed:
         found = [death for death in deaths if death["rank"] == rank]
         if found:  # otherwise the rank had ended before the signal
             deaths.remove(found[0])
-    # An image may have been woken, as the rank, before the signal came.
-    deaths = [death for death in deaths if death["pid"] not in result.images_killed]
     require(not deaths, f"unexpected deaths: {deaths}", result)
 
 
