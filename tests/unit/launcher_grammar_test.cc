@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -348,6 +349,7 @@ TEST(Options, ProcessorsOfEachRank) {
   expect({"-n", "2", "-map-by", "slot:pe=4", "x"}, 2, 4);
   expect({"-n", "2", "--map-by", "ppr:1:socket", "x"}, 2, std::nullopt);
   EXPECT_TRUE(run({"-n", "2", "--map-by", "slot:pe=4", "x"}).notices.empty());
+  EXPECT_EQ(run({"-n", "2", "--map-by", "core:pe=4", "x"}).notices.size(), 1u);
   const RunOptions alone = run({"-c", "4", "x"});
   EXPECT_EQ(alone.programs[0].ranks, 4u);
   ASSERT_EQ(alone.notices.size(), 1u);
@@ -365,6 +367,35 @@ TEST(Options, ProcessorsOfEachRank) {
            {{"-n", "2", "-c", "2", "--bind-to", "numa", "x"}, "give only one of them"}}) {
     EXPECT_NE(error_of(words).find(says), std::string::npos) << error_of(words);
   }
+}
+
+TEST(Options, RanksGoToTheNodesInTurn) {
+  using Words = std::vector<const char*>;
+  const auto nodes = [](Words words) {
+    words.push_back("x");
+    RunOptions o = run(words);
+    const auto error = complete(o, 2);
+    EXPECT_FALSE(error) << error->text;
+    std::vector<std::uint32_t> all;
+    for (std::uint32_t r = 0; r < o.ranks(); ++r) {
+      const RunOptions::Place place = o.place_of(r);
+      EXPECT_EQ(place.rank, std::count(all.begin(), all.end(), place.node));
+      EXPECT_EQ(place.size, o.layout[place.node]);
+      if (place.rank == 0) {
+        EXPECT_EQ(o.first_rank_of(place.node), r);
+      }
+      all.push_back(place.node);
+    }
+    EXPECT_TRUE(o.notices.empty());
+    return all;
+  };
+  using Nodes = std::vector<std::uint32_t>;
+  EXPECT_EQ(nodes({"--layout", "1,3,2"}), (Nodes{0, 1, 1, 1, 2, 2}));
+  EXPECT_EQ(nodes({"--layout", "1,3,2", "--map-by", "slot"}), (Nodes{0, 1, 1, 1, 2, 2}));
+  EXPECT_EQ(nodes({"--layout", "1,3,2", "--map-by", "node"}), (Nodes{0, 1, 2, 1, 2, 1}));
+  EXPECT_EQ(nodes({"-H", "a:4,b:1,c:4", "-n", "6", "-bynode"}), (Nodes{0, 1, 2, 0, 2, 0}));
+  EXPECT_EQ(nodes({"-H", "a:4,b:1,c:4", "-n", "6"}), (Nodes{0, 0, 0, 0, 1, 2}));
+  EXPECT_EQ(nodes({"-H", "a:4,b:4,c:4", "-n", "2", "--map-by", "node:pe=1"}), (Nodes{0, 1}));
 }
 
 TEST(Options, OfOtherLaunchersInOneLine) {

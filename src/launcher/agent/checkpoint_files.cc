@@ -89,6 +89,7 @@ CheckpointOwner owner_of(const RunOptions& options, const std::vector<ProgramFil
   for (const std::uint32_t ranks : options.layout) {
     layout += (layout.empty() ? "--layout " : ",") + std::to_string(ranks);
   }
+  if (options.by_node() && !layout.empty()) layout += " --map-by node";
   if (options.between_nodes != BetweenNodes::kMemory) layout += " --between-nodes messages";
   if (!layout.empty()) owner.program = layout + " " + owner.program;
   return owner;

@@ -239,7 +239,7 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   const std::uint64_t limit_bytes = options.journal_limit_bytes;
   const std::string& directory = options.journal_directory;
   const std::uint64_t regions_end = journal::segment_bytes_for(ranks, limit_bytes);
-  const std::uint64_t nodes = options.has_agents() ? options.place_of(ranks - 1).node + 1 : 0;
+  const std::uint64_t nodes = options.has_agents() ? options.layout.size() : 0;
   auto mapped = map(directory, regions_end + nodes * relay::kLinkBytes);
   if (!mapped.ok()) return mapped;
   if (const int error = back_front(mapped.value().descriptor(), ranks, limit_bytes); error != 0) {

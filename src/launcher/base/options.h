@@ -5,7 +5,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +30,7 @@ struct ProgramOptions {
   std::optional<std::uint32_t> processors_each = {};  // number of processors of each rank
   std::vector<HostSlots> hosts = {};                  // empty: this machine
   bool names_this_host = false;                       // its list has no other host
+  bool by_node = false;                               // RunOptions::by_node()
   bool fills_hosts = false;                           // `ranks` are all slots of these hosts
   std::string remote_shell = {};  // of the batch system that has named the hosts; empty: none
 };
@@ -138,6 +141,12 @@ struct RunOptions {
   bool has_agents() const { return between_nodes == BetweenNodes::kSockets; }
   // Whether agents connect to ftrun. They are not started by it.
   bool agents_join() const { return !listen.empty(); }
+  // Whether ranks go to the nodes in turn, as far as each has room (--map-by node); else they fill
+  // one after the other.
+  bool by_node() const {
+    return std::any_of(programs.begin(), programs.end(),
+                       [](const ProgramOptions& p) { return p.by_node; });
+  }
   // Where a rank is in the layout. REQUIRES complete(), and rank < ranks().
   struct Place {
     std::uint32_t node;
@@ -146,8 +155,20 @@ struct RunOptions {
   Place place_of(std::uint32_t rank) const {
     if (layout.empty()) return {0, rank, ranks()};
     std::uint32_t node = 0;
+    if (by_node()) {
+      for (std::uint32_t turn = 0;; ++turn) {
+        for (node = 0; node < layout.size(); ++node) {
+          if (layout[node] > turn && rank-- == 0) return {node, turn, layout[node]};
+        }
+      }
+    }
     for (; rank >= layout[node]; ++node) rank -= layout[node];
     return {node, rank, layout[node]};
+  }
+  // The lowest rank of a node of the layout. Each has one.
+  std::uint32_t first_rank_of(std::uint32_t node) const {
+    if (by_node()) return node;
+    return std::accumulate(layout.begin(), layout.begin() + node, std::uint32_t{0});
   }
 };
 

@@ -434,9 +434,8 @@ JobPlan job_of_hosts(const HostPlan& plan, const Beginning& beginning,
     job.beginning.set = resumed->number;
   }
   job.hosts.assign(plan.options.layout.size(), {});
-  std::uint32_t rank = 0;
-  for (std::size_t host = 0; host < job.hosts.size(); ++host) {
-    for (std::uint32_t i = 0; i < plan.options.layout[host]; ++i) job.hosts[host].push_back(rank++);
+  for (std::uint32_t rank = 0; rank < plan.options.ranks(); ++rank) {
+    job.hosts[plan.options.place_of(rank).node].push_back(rank);
   }
   return job;
 }

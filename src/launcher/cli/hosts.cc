@@ -227,12 +227,20 @@ std::optional<Error> fill_hosts(RunOptions& options) {
   }
   hosts.resize(hosts.size() - options.spares);
   std::uint32_t left = options.ranks();
-  for (const HostSlots& host : hosts) {
-    const std::uint32_t here = std::min(left, *host.slots);
-    if (here == 0) break;
-    options.layout.push_back(here);
-    options.hosts.push_back(host.name);
-    left -= here;
+  const std::uint32_t at_once = options.by_node() ? 1 : left;
+  std::vector<std::uint32_t> here(hosts.size());
+  for (bool more = true; more;) {
+    more = false;
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      const std::uint32_t these = std::min({left, at_once, *hosts[i].slots - here[i]});
+      here[i] += these;
+      left -= these;
+      more |= these > 0;
+    }
+  }
+  for (std::size_t i = 0; i < hosts.size() && here[i] > 0; ++i) {
+    options.layout.push_back(here[i]);
+    options.hosts.push_back(hosts[i].name);
   }
   if (left > 0) {
     return Error{"the job has " + std::to_string(options.ranks()) + " ranks, " +

@@ -13,6 +13,7 @@
 #include "launcher/agent/snapshot_policy.h"
 #include "launcher/cli/hosts.h"
 #include "launcher/cli/join_options.h"
+#include "launcher/cli/mapping.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/translations.h"
 
@@ -230,39 +231,6 @@ Result<std::uint64_t> parse_processors_each(const std::string& option, const std
   return parse_number(option, text, "number of processors for each rank", 1, CPU_SETSIZE);
 }
 
-// Reads --map-by, for example ppr:2:node:pe=4 or slot:PE=2: the number of ranks of this host and
-// the processors of each. The other parts describe placement, which is always in order on one host.
-std::optional<Error> read_mapping(RawProgram& raw, std::vector<std::string>& notices) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= raw.mapping.size();) {
-    const std::size_t end = std::min(raw.mapping.find_first_of(":,", at), raw.mapping.size());
-    parts.push_back(raw.mapping.substr(at, end - at));
-    at = end + 1;
-  }
-  const bool on_node = parts.size() >= 3 && parts[0] == "ppr" && parts[2] == "node";
-  if (on_node) {
-    raw.on_each_host = parts[1];
-    raw.on_each_host_option = "--map-by " + raw.mapping + ":";
-  }
-  if (parts[0] == "ppr" && !on_node && raw.ranks.empty()) {
-    return usage("--map-by " + raw.mapping + ": give the number of ranks with -n");
-  }
-  bool whole = on_node;
-  for (const std::string& part : parts) {
-    if (!part.starts_with("pe=") && !part.starts_with("PE=")) continue;
-    raw.processors_each = part.substr(3);
-    raw.processors_option = "--map-by " + raw.mapping + ": pe";
-    whole = whole || parts.size() == 2;
-  }
-  if (!whole) {
-    notices.push_back("--map-by " + raw.mapping +
-                      (raw.processors_each.empty() ? "" : " except pe") +
-                      " has no effect: ranks of one host are numbered in their order; --bind-to "
-                      "sets their processors");
-  }
-  return {};
-}
-
 // Reads -c, which is the number of ranks for mpirun and the number of processors of each rank for
 // srun.
 void read_c(RawProgram& raw, std::vector<std::string>& notices) {
@@ -291,6 +259,7 @@ Result<ProgramOptions> finish_program(RawProgram& raw, Words command, HostOption
   }
   if (!raw.mapping.empty()) {
     if (const auto error = read_mapping(raw, notices)) return *error;
+    program.by_node = raw.by_node;
   }
   if (!raw.c.empty()) read_c(raw, notices);
   if (!raw.processors_each.empty()) {

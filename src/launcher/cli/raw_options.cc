@@ -276,8 +276,11 @@ void describe_program(CLI::App& app, RawProgram& raw) {
                  "bind each rank to N processors; also -c together with\n"
                  "-n, and --map-by ...:pe=N")
       ->type_name("N");
+  app.add_option("--map-by", raw.mapping,
+                 "on several hosts: slot (default): ranks fill them one\n"
+                 "after the other; node: ranks go to them in turn")
+      ->type_name("WHAT");
   app.option_defaults()->group("");  // they are not in the help
-  app.add_option("--map-by", raw.mapping);
   app.add_option("-c", raw.c);
 }
 

@@ -22,6 +22,7 @@ struct RawProgram {
   std::string processors_each;
   std::string processors_option = "--cpus-per-rank";  // that gave `processors_each`
   std::string mapping;                                // --map-by
+  bool by_node = false;                               // it says so
   std::string nodes;
   std::string c;  // value of -c: ranks or processors_each, see read_c()
 };

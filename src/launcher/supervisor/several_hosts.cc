@@ -195,11 +195,6 @@ std::vector<std::uint32_t> SupervisorCore::partners() const {
   return partners;
 }
 
-std::uint32_t SupervisorCore::first_rank_of(std::uint32_t host) const {
-  const auto& layout = options_.layout;
-  return std::accumulate(layout.begin(), layout.begin() + host, std::uint32_t{0});
-}
-
 // Why the ranks of a host that is lost now cannot go on; empty: they can.
 std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
   if (sets_.newest() == 0) return "there is no set of snapshots of all ranks yet";
@@ -213,7 +208,7 @@ std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
   if (hosts_over_ > 0) {
     return "the ranks of a host had ended already, and cannot go back";
   }
-  if (has_input_ && first_rank_of(host) == 0) {
+  if (has_input_ && options_.first_rank_of(host) == 0) {
     return "it had rank 0, which has read standard input, and that is kept nowhere else (--stdin "
            "none, or a file that the program opens)";
   }
@@ -261,7 +256,7 @@ void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
                                                      : "this machine";
   const std::string told = why + "; its ranks go on on " + where;
   record_job("host_lost").text = told;
-  go_back({first_rank_of(host),
+  go_back({options_.first_rank_of(host),
            told,
            told + "; another host has lost its snapshots, so the job ends",
            kExitFailure,

@@ -230,7 +230,6 @@ class SupervisorCore {
   std::string why_not_survived(std::uint32_t host) const;
   void replace(std::uint32_t host, const std::string& why);
   std::vector<std::uint32_t> partners() const;
-  std::uint32_t first_rank_of(std::uint32_t host) const;
   std::string host_text(std::uint32_t host) const;
   std::string place_beside(std::uint32_t host, std::uint32_t holder) const;
   void move(std::uint32_t host, std::uint32_t holder);

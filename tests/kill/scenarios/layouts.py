@@ -11,7 +11,7 @@ def ranks_of(layout):
     return sum(int(n) for n in layout.split(","))
 
 
-@scenario(layout=["1,1", "2,2", "3,1", "1,3,2"], between=["memory", "messages", "sockets"])
+@scenario(layout=["1,1", "2,2", "3,1", "1,3,2", "2,2,2,2"], between=["memory", "messages", "sockets"])
 def layout(t, layout, between):
     """Each result has the documented bits, without deaths and with some."""
     n = ranks_of(layout)
@@ -21,6 +21,18 @@ def layout(t, layout, between):
     for _ in range(40 if t.long else 4):
         kills = [Kill(*t.rng.choice(places)) for _ in range(3)]
         kills = list({kill.rank: kill for kill in kills}.values())
+        t.recovers(n, *command, kills=kills, flags=flags)
+
+
+@scenario(layout=["2,2", "2,1,3"], between=["memory", "messages", "sockets"])
+def layout_by_node(t, layout, between):
+    """With --map-by node, ranks go to the nodes in turn; some die."""
+    n = ranks_of(layout)
+    command = ("layout", layout, "1", "node")
+    flags = ["--layout", layout, "--between-nodes", between, "--map-by", "node"]
+    last = t.undisturbed(n, *command, flags=flags)
+    for _ in range(20 if t.long else 2):
+        kills = [Kill(rank, t.rng.randint(1, last.operations(rank))) for rank in t.rng.sample(range(n), 2)]
         t.recovers(n, *command, kills=kills, flags=flags)
 
 
