@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <filesystem>
 #include <fstream>
@@ -42,6 +43,19 @@ TEST_F(CheckedFiles, AChecksumIsOfLengthAndBytes) {
   EXPECT_NE(checksum_of("model"), checksum_of("modem"));
   EXPECT_EQ(checksum_of("").bytes, 0u);
   EXPECT_NE(checksum_of(""), Checksum());  // the sum of no bytes is not 0
+}
+
+// Longer than a piece that is read at once, and as long.
+TEST_F(CheckedFiles, AFileHasTheChecksumOfItsBytes) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{5}, kReadPieceBytes, 2 * kReadPieceBytes + 1}) {
+    std::string text(bytes, 'x');
+    for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * i >> 7);
+    write("file", text);
+    EXPECT_EQ(checksum_of_file(path("file")), checksum_of(text)) << bytes;
+  }
+  EXPECT_FALSE(checksum_of_file(path("another")));
+  EXPECT_EQ(errno, ENOENT);
 }
 
 TEST_F(CheckedFiles, AFileConsistsOfWhatWasAdded) {
@@ -110,6 +124,37 @@ TEST_F(CheckedFiles, ADirectoryIsMadeWithThoseAboveIt) {
   EXPECT_EQ(make_directory(path("a/b")), 0);
   write("file", "");
   EXPECT_EQ(make_directory(path("file/a")), ENOTDIR);
+}
+
+// An agent copies one piece in each turn of its loop, and may have to send a beat after it.
+TEST_F(CheckedFiles, ThePayloadOfAJournalIsCopiedInSmallPieces) {
+  RunOptions options;
+  options.programs = {{.ranks = 2, .command = {"a.out"}}};
+  const auto segment = JobSegment::create(options, 1, 1, all_local(2));
+  ASSERT_TRUE(segment.ok()) << segment.error().text;
+  const JobSegment& made = segment.value();
+  const std::uint64_t begin =
+      journal::region_offset(made.header(), 1) + journal::payload_begin(made.header());
+  const std::uint64_t bytes = 2 * JobSegment::kPieceBytes + 4096;
+  memset(made.base() + begin, 'x', bytes);
+  SegmentCopy copy = made.room_for_copy();
+  std::uint64_t copied = 0;
+  for (const SegmentPiece& piece : made.payload()) {
+    EXPECT_LE(piece.bytes, JobSegment::kPieceBytes);
+    copied += piece.bytes;
+    made.copy_payload(copy, piece);
+  }
+  EXPECT_GE(copied, bytes);
+  ASSERT_TRUE(copy.write(path("journal")));
+  auto file = MappedFile::open(path("journal"));
+  const auto parts = parts_of(file.value().bytes());
+  ASSERT_TRUE(parts);
+  std::uint64_t found = 0;
+  for (const JournalPart& part : parts->parts) {
+    EXPECT_EQ(part.bytes.find_first_not_of('x'), part.bytes.npos);
+    found += part.bytes.size();
+  }
+  EXPECT_EQ(found, bytes);
 }
 
 // A set of two images that map nothing.

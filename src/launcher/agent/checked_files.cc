@@ -6,11 +6,40 @@
 #include <xxhash.h>
 
 #include <filesystem>
+#include <vector>
 
 namespace rejoin::launcher {
 
 Checksum checksum_of(std::string_view bytes) {
   return {bytes.size(), XXH3_64bits(bytes.data(), bytes.size())};
+}
+
+ssize_t read_piece(int fd, char* to, std::size_t bytes) {
+  std::size_t got = 0;
+  while (got < bytes) {
+    const ssize_t n = read(fd, to + got, bytes - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    got += static_cast<std::size_t>(n);
+  }
+  return static_cast<ssize_t>(got);
+}
+
+std::optional<Checksum> checksum_of_file(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return {};
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  std::vector<char> piece(kReadPieceBytes);
+  Checksum sum;
+  for (ssize_t n; (n = read_piece(file.get(), piece.data(), piece.size())) != 0;) {
+    if (n < 0) return {};
+    XXH3_64bits_update(&state, piece.data(), static_cast<std::size_t>(n));
+    sum.bytes += static_cast<std::uint64_t>(n);
+  }
+  sum.sum = XXH3_64bits_digest(&state);
+  return sum;
 }
 
 NewFile::NewFile(const std::string& path, int existing, mode_t mode)

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,12 @@ Checksum checksum_of(std::string_view bytes);
 inline Checksum checksum_of(const void* data, std::size_t bytes) {
   return checksum_of({static_cast<const char*>(data), bytes});
 }
+// Large files are read in pieces of this size.
+inline constexpr std::size_t kReadPieceBytes = 1 << 20;
+// Reads a file without mapping it. Nothing: it cannot be read, with errno set.
+std::optional<Checksum> checksum_of_file(const std::string& path);
+// Reads up to `bytes` bytes of a file, fewer at its end only. -1: failure, with errno set.
+ssize_t read_piece(int fd, char* to, std::size_t bytes);
 
 // A file that is written once, from its beginning to its end. The first error is remembered, and
 // nothing is written after it.

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -28,20 +29,26 @@ bool failed(int error) {
   return false;
 }
 
-bool compress_to(NewFile& file, std::string_view bytes) {
+bool compress_to(NewFile& file, int plain, std::uint64_t bytes) {
   const std::unique_ptr<ZSTD_CCtx, Freed> context(ZSTD_createCCtx());
   if (!context) return failed(ENOMEM);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
-  ZSTD_CCtx_setPledgedSrcSize(context.get(), bytes.size());
-  std::vector<char> buffer(ZSTD_CStreamOutSize());
-  ZSTD_inBuffer in = {bytes.data(), bytes.size(), 0};
-  for (;;) {
-    ZSTD_outBuffer out = {buffer.data(), buffer.size(), 0};
-    const std::size_t left = ZSTD_compressStream2(context.get(), &out, &in, ZSTD_e_end);
-    if (ZSTD_isError(left) != 0) return failed(EIO);
-    if (!file.add(buffer.data(), out.pos)) return failed(file.error());
-    if (left == 0) return file.sync();
+  ZSTD_CCtx_setPledgedSrcSize(context.get(), bytes);
+  std::vector<char> piece(kReadPieceBytes), buffer(ZSTD_CStreamOutSize());
+  for (bool ends = false; !ends;) {
+    const ssize_t n = read_piece(plain, piece.data(), piece.size());
+    if (n < 0) return false;
+    ends = static_cast<std::size_t>(n) < piece.size();
+    ZSTD_inBuffer in = {piece.data(), static_cast<std::size_t>(n), 0};
+    for (std::size_t left = 1; left != 0;) {
+      ZSTD_outBuffer out = {buffer.data(), buffer.size(), 0};
+      left = ZSTD_compressStream2(context.get(), &out, &in, ends ? ZSTD_e_end : ZSTD_e_continue);
+      if (ZSTD_isError(left) != 0) return failed(EIO);
+      if (!file.add(buffer.data(), out.pos)) return failed(file.error());
+      if (!ends) left = in.size - in.pos;
+    }
   }
+  return file.sync();
 }
 
 bool decompress_to(int file, std::string_view bytes) {
@@ -63,11 +70,13 @@ bool decompress_to(int file, std::string_view bytes) {
 }  // namespace
 
 bool compress_file(const std::string& path) {
-  auto plain = MappedFile::open(path);
-  if (!plain.ok()) return failed(EIO);
+  const Descriptor plain(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info = {};
+  if (!plain.open() || fstat(plain.get(), &info) != 0) return false;
   NewFile compressed(path + kCompressedSuffix, O_EXCL, 0600);
   if (!compressed.good()) return failed(compressed.error());
-  return compress_to(compressed, plain.value().bytes()) && unlink(path.c_str()) == 0;
+  return compress_to(compressed, plain.get(), static_cast<std::uint64_t>(info.st_size)) &&
+         unlink(path.c_str()) == 0;
 }
 
 Result<PlainFile> PlainFile::open(const std::string& path) {

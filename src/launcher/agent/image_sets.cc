@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
 #include "launcher/agent/compressed_files.h"
 #include "launcher/base/grammar.h"
@@ -213,6 +215,30 @@ void step_back() {
   const auto self = static_cast<id_t>(syscall(SYS_gettid));
   setpriority(PRIO_PROCESS, self, kLowest);
   syscall(SYS_ioprio_set, kProcess, self, kIdle);
+}
+
+// Works in a thread of the lowest priority, and waits for it. On a busy machine that thread may get
+// no processor for seconds, and keeps what it has locked. The agent's loop would wait for it, and
+// would be silent. Therefore `work` locks nothing, and neither maps nor unmaps large files.
+template <class Work>
+void at_lowest_priority(const Work& work) {
+  std::optional<std::thread> thread;
+  try {
+    thread.emplace([&work] {
+      step_back();
+      work();
+    });
+  } catch (const std::system_error&) {
+    return work();  // there may be no more threads
+  }
+  thread->join();
+}
+
+template <class Work>
+void without(std::unique_lock<std::mutex>& lock, const Work& work) {
+  lock.unlock();
+  at_lowest_priority(work);
+  lock.lock();
 }
 
 }  // namespace
@@ -435,7 +461,6 @@ std::optional<ImageSetWriter::Outcome> ImageSetWriter::outcome() {
 }
 
 void ImageSetWriter::run() {
-  step_back();
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] {
@@ -453,44 +478,38 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
   const std::string path = part();
   if (abandoned_) {
     const std::uint64_t gone = *std::exchange(abandoned_, {});
-    lock.unlock();
-    sets_.remove_part(gone);
-    lock.lock();
+    without(lock, [&] { sets_.remove_part(gone); });
   } else if (journal_) {
     const SegmentCopy journal = std::move(*journal_);
     const std::string input = std::move(input_);
     journal_.reset();
-    lock.unlock();
     std::string fault;
-    if (!journal.write(path + "/journal") || !write_file(path + "/input", input)) {
+    without(lock, [&] {
+      if (journal.write(path + "/journal") && write_file(path + "/input", input)) return;
       fault = path + ": " + error_text(errno);
-    }
-    lock.lock();
+    });
     if (number_ == number) fault_ = fault;
   } else if (!settled_.empty()) {
     const std::uint64_t newest = settled_.front();
     settled_.erase(settled_.begin());
-    lock.unlock();
-    remove_unsettled(newest);
-    lock.lock();
+    without(lock, [&] { remove_unsettled(newest); });
   } else if (!complete_) {
     removing_ = false;
-    lock.unlock();
-    remove_image_sets(sets_.directory());  // the next job removes what is left after an error
-    lock.lock();
+    // The next job removes what is left after an error.
+    without(lock, [&] { remove_image_sets(sets_.directory()); });
   } else {
     ImageSet set = std::move(*complete_);
     complete_.reset();
-    const Outcome begun = {number, sets_.path_of(number), fault_};
-    lock.unlock();
-    Outcome done = complete_now(set, begun, path);
-    if (!done.fault.empty()) {
-      sets_.remove_part(number);
-    } else if (!retention_.until_settled) {
-      sets_.remove_old(number, retention_.kept);
-      remove_file_logs();
-    }
-    lock.lock();
+    Outcome done = {number, sets_.path_of(number), fault_};
+    without(lock, [&] {
+      done = complete_now(set, std::move(done), path);
+      if (!done.fault.empty()) {
+        sets_.remove_part(number);
+      } else if (!retention_.until_settled) {
+        sets_.remove_old(number, retention_.kept);
+        remove_file_logs();
+      }
+    });
     outcome_ = std::move(done);
     eventfd_write(wake_owner_.get(), 1);
   }
@@ -534,9 +553,9 @@ ImageSetWriter::Outcome ImageSetWriter::complete_now(ImageSet& set, Outcome done
       name += kCompressedSuffix;
       path += kCompressedSuffix;
     }
-    auto mapped = MappedFile::open(path);
-    if (!mapped.ok()) return failed(mapped.error().text);
-    set.files.push_back({name, checksum_of(mapped.value().bytes())});
+    const auto sum = checksum_of_file(path);
+    if (!sum) return failed(path + ": " + error_text(errno));
+    set.files.push_back({name, *sum});
     done.bytes += set.files.back().content.bytes;
   }
   const std::string log_fault = sync_file_logs(set);

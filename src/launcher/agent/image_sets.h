@@ -113,8 +113,9 @@ struct FoundImageSet {
 std::vector<FoundImageSet> image_sets_in(const std::string& directory,
                                          const std::string& library_directory);
 
-// Writes sets in a thread of its own, at the lowest priority, one set at a time; images write
-// themselves. Removes incomplete sets that a killed writer has left.
+// Writes sets in the background, at the lowest priority, one set at a time; images write
+// themselves. Its owner never waits for what is done at that priority, except in finish(). Removes
+// incomplete sets that a killed writer has left.
 class ImageSetWriter {
  public:
   struct Outcome {
@@ -176,7 +177,7 @@ class ImageSetWriter {
   const std::string library_directory_;
   const Retention retention_;
   const bool compress_;
-  std::map<std::string, Build> builds_;     // known builds; used by the thread only
+  std::map<std::string, Build> builds_;     // known builds; used by the work only
   std::vector<std::uint64_t> all_settled_;  // sets, the newest last; likewise
   std::uint64_t next_ = 1;
   std::mutex mutex_;

@@ -382,14 +382,19 @@ SegmentCopy JobSegment::room_for_copy() const {
   return SegmentCopy(header()->segment_bytes, bytes);
 }
 
-void JobSegment::copy_payload(SegmentCopy& copy) const {
+std::vector<SegmentPiece> JobSegment::payload() const {
+  std::vector<SegmentPiece> pieces;
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
     const std::uint64_t region = journal::region_offset(header(), r);
-    for (const SegmentPiece& p :
+    for (SegmentPiece p :
          populated(region + journal::payload_begin(header()), region + header()->region_bytes)) {
-      copy.add(base_, p.at, p.bytes);
+      for (; p.bytes > kPieceBytes; p.at += kPieceBytes, p.bytes -= kPieceBytes) {
+        pieces.push_back({p.at, kPieceBytes});
+      }
+      pieces.push_back(p);
     }
   }
+  return pieces;
 }
 
 void JobSegment::make_room(SegmentCopy& copy, const LocalRanks& local, bool is_of_others) const {

@@ -109,7 +109,12 @@ class JobSegment {
   // Finds memory for a part of the structure beforehand, so that copying it takes less time.
   void make_room(SegmentCopy& copy, const LocalRanks& local, bool is_of_others) const;
   void copy_structure_of_others(SegmentCopy& copy, const LocalRanks& local) const;
-  void copy_payload(SegmentCopy& copy) const;
+  // Where the payload is, in pieces of at most that size: each takes a few milliseconds.
+  static constexpr std::uint64_t kPieceBytes = 8 << 20;
+  std::vector<SegmentPiece> payload() const;
+  void copy_payload(SegmentCopy& copy, const SegmentPiece& piece) const {
+    copy.add(base_, piece.at, piece.bytes);
+  }
   void copy_structure(SegmentCopy& copy, const LocalRanks& local) const;
 
   // Sets every rank's bell and wakes it.

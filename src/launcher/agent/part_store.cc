@@ -187,12 +187,14 @@ PartStore::~PartStore() {
     const std::lock_guard lock(mutex_);
     is_closing_ = true;
     for (const Served& served : served_) shutdown(served.fd.get(), SHUT_RDWR);
+    wake_.notify_one();
   }
   give_up();
   if (listener_.open()) shutdown(listener_.get(), SHUT_RDWR);
   if (acceptor_.joinable()) acceptor_.join();
   for (Served& served : served_) served.thread.join();
   if (sender_.joinable()) sender_.join();
+  if (remover_.joinable()) remover_.join();
   std::error_code error;
   fs::remove_all(directory_, error);
 }
@@ -205,6 +207,7 @@ std::optional<Error> PartStore::listen(bool for_others) {
   listener_ = Descriptor(relay::listen_at_any_port(for_others, &port_));
   if (!listener_.open()) return Error{"no port to listen at: " + error_text(errno)};
   acceptor_ = std::thread([this] { accept_all(); });
+  remover_ = std::thread([this] { remove_all(); });
   return {};
 }
 
@@ -261,8 +264,8 @@ bool PartStore::send(const Holder& partner, std::uint64_t set, const std::string
   {
     const std::lock_guard lock(mutex_);
     if (sends_) {
-      std::error_code error;
-      fs::remove_all(path, error);
+      unwanted_.push_back(path);
+      wake_.notify_one();
       return false;
     }
     sends_ = true;
@@ -311,11 +314,28 @@ std::string PartStore::path_of(std::uint32_t host, std::uint64_t set) const {
 }
 
 void PartStore::forget_before(std::uint64_t set) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory_, error)) {
-    const std::uint64_t of = strtoull(entry.path().filename().c_str(), nullptr, 10);
-    std::error_code ignored;
-    if (of < set) fs::remove_all(entry.path(), ignored);
+  const std::lock_guard lock(mutex_);
+  forgotten_before_ = set;
+  wake_.notify_one();
+}
+
+void PartStore::remove_all() {
+  std::uint64_t before = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock,
+               [&] { return forgotten_before_ > before || !unwanted_.empty() || is_closing_; });
+    if (is_closing_) return;
+    std::vector<std::string> unwanted = std::exchange(unwanted_, {});
+    before = forgotten_before_;
+    lock.unlock();
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory_, error)) {
+      const std::uint64_t of = strtoull(entry.path().filename().c_str(), nullptr, 10);
+      if (of < before) unwanted.push_back(entry.path());
+    }
+    for (const std::string& path : unwanted) fs::remove_all(path, error);
+    lock.lock();
   }
 }
 

@@ -8,6 +8,7 @@
 // A file is a FileHead, its name, its bytes; the last one is followed by a head without a name.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -60,7 +61,7 @@ class PartStore {
   void give_up();
   int descriptor() const { return done_.get(); }  // readable when there is an outcome
   std::optional<Outcome> outcome();
-  // Removes parts of older sets than this one, which is committed.
+  // Removes parts of older sets than this one, which is committed, in the background.
   void forget_before(std::uint64_t set);
 
   // Fetches the part of this host from the one that holds it, to the directory `path`, which is
@@ -76,6 +77,7 @@ class PartStore {
     bool is_over = false;
   };
   void accept_all();
+  void remove_all();
   void begin_serving(Descriptor fd);
   void serve(int fd);
   void send_now(const Holder& partner, std::uint64_t set, const std::string& path);
@@ -87,12 +89,16 @@ class PartStore {
   std::uint16_t port_ = 0;
   std::thread acceptor_;
   std::thread sender_;
-  Descriptor done_;   // an eventfd
-  std::mutex mutex_;  // of all that follow
+  std::thread remover_;  // to remove large files takes long
+  Descriptor done_;      // an eventfd
+  std::mutex mutex_;     // of all that follow
   std::optional<Outcome> outcome_;
   bool sends_ = false;
   bool gives_up_ = false;
-  int sending_to_ = -1;  // the connection
+  int sending_to_ = -1;           // the connection
+  std::condition_variable wake_;  // the remover
+  std::uint64_t forgotten_before_ = 0;
+  std::vector<std::string> unwanted_;  // directories to remove
   bool is_closing_ = false;
   std::list<Served> served_;
 };

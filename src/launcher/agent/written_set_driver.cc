@@ -55,6 +55,7 @@ WrittenSetDriver::WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSe
       relay_(std::move(relay)),
       part_written_(std::move(written)),
       timer_(loop, [this] { cut(); }),
+      copy_timer_(loop, [this] { copy_more(); }),
       newest_(plan.resumed.value_or(ImageSet{})) {
   // What the system forbids was said at the start.
   if (plan.sets_directory().empty() || plan.forbidden.personality) return;
@@ -71,6 +72,7 @@ WrittenSetDriver::WrittenSetDriver(Loop& loop, const HostPlan& plan, const JobSe
 void WrittenSetDriver::stop() {
   stopping_ = true;
   timer_.clear();
+  stop_copying();
 }
 
 void WrittenSetDriver::finish() {
@@ -114,14 +116,15 @@ void WrittenSetDriver::write_now() {
 
 void WrittenSetDriver::write_part(std::uint64_t set) {
   if (progress_.open()) give_up();
+  stop_copying();
   reported_ = "its images are gone";
-  const bool is_there = set != 0 && (set == core_.pending_set() || set == core_.set());
-  if (!is_there || segment_.recycles() || !writer_ || !write(set)) {
+  if (!images_are_there(set) || segment_.recycles() || !writer_ || !write(set)) {
     part_written_(set, {}, reported_);
   }
 }
 
 void WrittenSetDriver::give_up_part(std::uint64_t set) {
+  if (set == 0 || set == set_.number) stop_copying();
   if (plan_.is_whole_job() || !progress_.open()) return;
   if (set == 0 || set == progress_.number()) give_up();
 }
@@ -138,28 +141,77 @@ const AgentCore::Image& WrittenSetDriver::image_of(std::uint32_t rank) const {
   return is_pending ? core_.pending_image(rank) : core_.image(rank);
 }
 
-// `images`: their number, if they are a set by themselves; or 0. Returns whether they were asked to
-// write themselves.
+bool WrittenSetDriver::images_are_there(std::uint64_t set) const {
+  return set != 0 && (set == core_.pending_set() || set == core_.set());
+}
+
+bool WrittenSetDriver::not_now(const std::string& why, const std::string& kind) {
+  stop_copying();
+  report_no_set(why, kind);
+  return false;
+}
+
+// `images`: their number, if they are a set by themselves; or 0. Returns whether the copying has
+// begun, or the images were asked to write themselves.
+//
+// With --survive host, the loop has to turn while the payload is copied, because a host whose agent
+// is silent counts as lost. No other set is made before this one is stored or given up. In other
+// jobs there is no such limit, but other images could be kept meanwhile.
 bool WrittenSetDriver::write(std::uint64_t images) {
-  const auto not_now = [&](const std::string& why, const std::string& kind) {
-    report_no_set(why, kind);
-    return false;
-  };
   if (const std::string why = why_no_room(); !why.empty()) return not_now(why, no_room(plan_));
   set_ = {};
   set_.number = plan_.is_whole_job() ? writer_->next_number() : images;
   set_.put_back_to = images;
-  SegmentCopy journal = segment_.room_for_copy();
+  journal_.emplace(segment_.room_for_copy());
   pause_ns_ = 0;
-  if (!plan_.is_whole_job() && !copy_structure_of_others(journal)) {
+  if (images == 0) return copy_rest();
+  if (!plan_.is_whole_job() && !copy_structure_of_others(*journal_)) {
     return not_now("ranks could not be stopped to copy the journal", "not stopped");
   }
-  if (images != 0) segment_.copy_payload(journal);
-  segment_.make_room(journal, plan_.local, false);
+  payload_ = segment_.payload();
+  if (!plan_.options.survive_host) {
+    copy_payload(~std::uint64_t{0});
+    return copy_rest();
+  }
+  copy_timer_.set(loop_.now_ns());
+  return true;
+}
+
+// Some of it: that many bytes, to the end of a piece.
+void WrittenSetDriver::copy_payload(std::uint64_t bytes) {
+  for (std::uint64_t copied = 0; !payload_.empty() && copied < bytes; payload_.pop_back()) {
+    segment_.copy_payload(*journal_, payload_.back());
+    copied += payload_.back().bytes;
+  }
+}
+
+void WrittenSetDriver::copy_more() {
+  if (!payload_.empty()) {
+    copy_payload(JobSegment::kPieceBytes);
+    return copy_timer_.set(loop_.now_ns());
+  }
+  reported_ = "its images are gone";
+  if (images_are_there(set_.number) && copy_rest()) return;
+  stop_copying();
+  part_written_(set_.number, {}, reported_);
+}
+
+void WrittenSetDriver::stop_copying() {
+  copy_timer_.clear();
+  payload_.clear();
+  journal_.reset();
+}
+
+// Copies what does not stay as it is while the ranks run. Returns whether the images were asked to
+// write themselves.
+bool WrittenSetDriver::copy_rest() {
+  const std::uint64_t images = set_.put_back_to;
+  segment_.make_room(*journal_, plan_.local, false);
   const std::uint64_t begin_ns = monotonic_ns();
   const bool all_stopped = stop_ranks();
   if (!progress_.may_copy(all_stopped, segment_.recycles())) {
     continue_ranks();
+    stop_copying();
     return false;
   }
   for (const std::uint32_t r : plan_.local) {
@@ -169,8 +221,11 @@ bool WrittenSetDriver::write(std::uint64_t images) {
                             " have called MPI since its snapshot, in an order that is not recorded";
     return not_now(why, why);
   }
-  if (images == 0) segment_.copy_payload(journal);
-  segment_.copy_structure(journal, plan_.local);
+  if (images == 0) {
+    payload_ = segment_.payload();
+    copy_payload(~std::uint64_t{0});
+  }
+  segment_.copy_structure(*journal_, plan_.local);
   const std::uint64_t age_ns = images != 0 ? segment_.age_of_set_ns(images) : 0;
   std::vector<std::uint64_t> file_log_bytes;
   for (const std::uint32_t r : plan_.local) {
@@ -180,13 +235,14 @@ bool WrittenSetDriver::write(std::uint64_t images) {
   }
   continue_ranks();
   pause_ns_ += monotonic_ns() - begin_ns;
-  if (!journal.good()) {
+  if (!journal_->good()) {
     const std::string why = "there is no memory for a copy of the journal";
     return not_now(why, why);
   }
   auto files = writer_->begin(set_.number, plan_.local);
   if (!files.ok()) return not_now(files.error().text, files.error().text);
-  writer_->add(std::move(journal), std::string(input_.input().behind_kept()));
+  writer_->add(std::move(*journal_), std::string(input_.input().behind_kept()));
+  journal_.reset();
   set_.cut_at_s = time(nullptr) - static_cast<std::int64_t>(age_ns / 1'000'000'000);
   ask_to_write(files.value(), file_log_bytes);
   return true;

@@ -1,8 +1,7 @@
 // Makes sets of written images (image_sets.h), until a version of the job is in the directory. Each
 // set is begun when SetProgress permits it, or, on several hosts, when the supervisor orders it:
-// the ranks are stopped while the journal is copied, and their images then write themselves.
-// Without
-// --checkpoint-dir and --survive host no set is made.
+// the journal is copied, the ranks are stopped for the last part of that, and their images then
+// write themselves. Without --checkpoint-dir and --survive host no set is made.
 #pragma once
 
 #include <sys/types.h>
@@ -77,6 +76,12 @@ class WrittenSetDriver {
   bool stop_ranks();
   void continue_ranks();
   bool write(std::uint64_t images);
+  void copy_payload(std::uint64_t bytes);
+  void copy_more();
+  bool copy_rest();
+  void stop_copying();
+  bool images_are_there(std::uint64_t set) const;
+  bool not_now(const std::string& why, const std::string& kind);
   const AgentCore::Image& image_of(std::uint32_t rank) const;
   void note_newest();
   void report_written(const ImageSetWriter::Outcome& outcome);
@@ -108,7 +113,10 @@ class WrittenSetDriver {
   Loop::Watch watch_;
   Loop::Timer timer_;
   SetProgress progress_;
-  ImageSet set_;  // the set that is being written, or was
+  ImageSet set_;                        // the set that is being written, or was
+  std::optional<SegmentCopy> journal_;  // while it is being made
+  std::vector<SegmentPiece> payload_;   // what is still to be copied
+  Loop::Timer copy_timer_;
   ImageSet newest_;
   std::uint64_t pause_ns_ = 0;                  // how long the ranks were stopped for it
   std::vector<pid_t> stopped_;                  // processes that are stopped
