@@ -51,6 +51,8 @@ class Agent : private AgentDriver {
   // To be called when the supervisor knows these ports. Reports that the ranks of a lost host,
   // whose place this one takes, can go on.
   void report_restored();
+  // This process is killed at that time if it does nothing any more (Guardian::kill_at()).
+  void kill_at(std::uint64_t monotonic_ns) { guardian_->kill_at(monotonic_ns); }
   // To be called whenever nothing is queued in the loop.
   void idle();
   // Those of --kill that have not fired yet.

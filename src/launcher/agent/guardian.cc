@@ -1,9 +1,9 @@
 #include "launcher/agent/guardian.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "launcher/base/loop.h"
 #include "launcher/base/process.h"
 
 namespace rejoin::launcher {
@@ -26,6 +29,7 @@ struct Guardian::Page {
   char path[PATH_MAX];
   char directory[PATH_MAX];  // of checkpoints and sets of images
   char whole[PATH_MAX];      // a directory that goes with the job
+  std::atomic<std::uint64_t> kill_at_ns;
 };
 
 namespace {
@@ -63,11 +67,12 @@ Guardian::Guardian(const std::string& socket, Lifeline& lifeline) {
   if (p == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0) return;
   page_ = static_cast<Page*>(p);
   pipe_ = Descriptor(ends[1]);
+  const pid_t guarded = getpid();
   pid_ = fork();
   if (pid_ == 0) {
     close(ends[1]);
     lifeline.release();
-    guard(ends[0], *page_, socket, lifeline.name());
+    guard(ends[0], *page_, guarded, socket, lifeline.name());
   }
   close(ends[0]);
 }
@@ -95,7 +100,33 @@ void Guardian::remove_parts_on_death(const std::string& directory) const {
   page_->directory[directory.copy(page_->directory, sizeof page_->directory - 1)] = '\0';
 }
 
-void Guardian::guard(int pipe, const Page& page, const std::string& socket,
+// While there is no time, the guardian sleeps until it is told that there is one. A later time
+// needs no word: it is found when the former one has come.
+void Guardian::kill_at(std::uint64_t monotonic_ns) {
+  if (page_ == nullptr || pid_ <= 0) return;
+  const std::uint64_t former_ns = page_->kill_at_ns.exchange(monotonic_ns);
+  const bool is_sooner = monotonic_ns != 0 && (former_ns == 0 || monotonic_ns < former_ns);
+  [[maybe_unused]] const ssize_t sent = is_sooner ? write(pipe_.get(), "", 1) : 0;
+}
+
+// Waits for the end of the guarded process, and brings it about if its time has come.
+void Guardian::await_end(int pipe, const Page& page, pid_t guarded) {
+  constexpr std::uint64_t kMsNs = 1'000'000, kMostMs = 60'000;
+  for (;;) {
+    const std::uint64_t kill_at_ns = page.kill_at_ns, now_ns = monotonic_ns();
+    const bool is_late = kill_at_ns != 0 && now_ns >= kill_at_ns;
+    if (is_late && getppid() == guarded) kill(guarded, SIGKILL);
+    int limit_ms = -1;
+    if (kill_at_ns != 0 && !is_late) {
+      limit_ms = static_cast<int>(std::min((kill_at_ns - now_ns) / kMsNs + 1, kMostMs));
+    }
+    pollfd news = {pipe, POLLIN, 0};
+    char byte;
+    if (poll(&news, 1, limit_ms) == 1 && read(pipe, &byte, 1) == 0) return;
+  }
+}
+
+void Guardian::guard(int pipe, const Page& page, pid_t guarded, const std::string& socket,
                      const std::string& lifeline) {
   // Leaves the terminal's session and closes 0 to 2, so that readers of ftrun's output see its end.
   setsid();
@@ -104,9 +135,7 @@ void Guardian::guard(int pipe, const Page& page, const std::string& socket,
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   for (int fd = 0; fd < 3; ++fd) close(fd);
-  char byte;
-  while (read(pipe, &byte, 1) < 0 && errno == EINTR) {
-  }
+  await_end(pipe, page, guarded);
   // Removed first, before another job can create files with the same names.
   if (page.path[0] != '\0') unlink(page.path);
   if (page.directory[0] != '\0') remove_parts(page.directory);

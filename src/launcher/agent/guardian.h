@@ -1,4 +1,5 @@
-// A small process that cleans up when ftrun itself is killed: nothing of a job outlives it.
+// A small process that cleans up when ftrun or an agent is killed: nothing of a job outlives it. It
+// also kills an agent that does nothing any more.
 #pragma once
 
 #include <sys/types.h>
@@ -31,14 +32,18 @@ class Guardian {
   void remove_on_death(const std::string& directory) const;
   // `directory`: where incomplete checkpoints and sets of images are to be removed.
   void remove_parts_on_death(const std::string& directory) const;
+  // The guardian kills this process at that time, on the monotonic clock, even if it is stopped,
+  // unless another time was given before; 0: never.
+  void kill_at(std::uint64_t monotonic_ns);
 
  private:
   struct Page;
-  [[noreturn]] static void guard(int pipe, const Page& page, const std::string& socket,
-                                 const std::string& lifeline);
+  static void await_end(int pipe, const Page& page, pid_t guarded);
+  [[noreturn]] static void guard(int pipe, const Page& page, pid_t guarded,
+                                 const std::string& socket, const std::string& lifeline);
 
   Page* page_ = nullptr;
-  Descriptor pipe_;  // its other end, in the guardian, ends when this process does
+  Descriptor pipe_;  // its other end, in the guardian, ends when this process does; bytes wake it
   pid_t pid_ = -1;
 };
 

@@ -2,15 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -35,6 +39,69 @@
 
 namespace rejoin::launcher {
 namespace {
+
+// The exit code by which an agent asks the process above it for another one, which joins.
+constexpr int kExitJoinAgain = 99;
+
+// Waits for the agent's process, to which SIGTERM is passed on. Reaps what else has become a child
+// of this process meanwhile. `signals`: SIGTERM and SIGCHLD, which are blocked.
+int await_agent(pid_t agent, const sigset_t& signals) {
+  for (;;) {
+    if (sigwaitinfo(&signals, nullptr) == SIGTERM) kill(agent, SIGTERM);
+    int status = 0;
+    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (ended != agent) continue;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignal + WTERMSIG(status);
+    }
+  }
+}
+
+// As the first process of a container: what the agent has left, its guardian above all, ends before
+// the kernel ends it.
+void await_orphans() {
+  constexpr std::uint64_t kEndNs = 5'000'000'000;
+  for (int fd = 0; fd < 3; ++fd) close(fd);  // those that read what the agent writes see its end
+  const std::uint64_t until_ns = monotonic_ns() + kEndNs;
+  while (waitpid(-1, nullptr, WNOHANG) >= 0 && monotonic_ns() < until_ns) poll(nullptr, 0, 5);
+}
+
+// Runs an agent in a child of this process, and another one if it ends with kExitJoinAgain. Returns
+// in the child what `run` returns, and in this process the exit code of the last one.
+//
+// If the agent were the first process of a container, its end would be that of its guardian, which
+// has to clean up, and the guardian could not kill it.
+int run_below(const std::function<int()>& run) {
+  const pid_t above = getpid();
+  sigset_t signals, former;
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGCHLD}) sigaddset(&signals, s);
+  sigprocmask(SIG_BLOCK, &signals, &former);
+  int code = kExitJoinAgain;
+  while (code == kExitJoinAgain) {
+    const pid_t agent = fork();
+    if (agent == 0) {
+      prctl(PR_SET_NAME, "ftrun");
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != above) return kExitFailure;
+      sigprocmask(SIG_SETMASK, &former, nullptr);
+      return run();
+    }
+    if (agent < 0) {
+      fprintf(stderr, "rejoin: cannot start a process for this agent: %s\n",
+              error_text(errno).c_str());
+      return kExitFailure;
+    }
+    prctl(PR_SET_NAME, "ftrun-init");
+    code = await_agent(agent, signals);
+  }
+  if (code == kExitSignal + SIGKILL) {
+    fprintf(stderr,
+            "rejoin: this agent was killed, as its guardian does if it was silent for the time of "
+            "--lease\n");
+  }
+  if (above == 1) await_orphans();
+  return code;
+}
 
 // The agent, and what it needs while it runs.
 class AgentProcess {
@@ -94,11 +161,13 @@ class AgentProcess {
     if (!order.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
     if (order.what_case() == Order::kPlan) return prepare(order);
     if (order.what_case() == Order::kRefused) return refused(order.refused());
+    const bool is_last = order.what_case() == Order::kFinish;
+    if (is_last && has_joined_ && order.finish().again()) exit_code_ = kExitJoinAgain;
     if (!agent_) {
-      if (order.what_case() == Order::kFinish) loop_.stop();  // it was a spare
+      if (is_last) loop_.stop();  // it was a spare
       return;
     }
-    if (order.what_case() == Order::kBeat) answered_ns_ = std::max(answered_ns_, order.beat());
+    if (order.what_case() == Order::kBeat) answered(order.beat());
     if (order.what_case() == Order::kLease) begin_lease(order.lease());
     if (order.what_case() == Order::kStart || order.what_case() == Order::kWake) begin_lease(true);
     if (order.what_case() == Order::kStart && !output_directory_.empty()) {
@@ -109,28 +178,40 @@ class AgentProcess {
         return send(lost);
       }
     }
-    const bool is_last = order.what_case() == Order::kFinish;
+    if (is_last) begin_lease(false);
     loop_.post([this, order = std::move(order)] { agent_->order(order); });
     if (is_last) loop_.post([this] { loop_.stop(); });
   }
 
   // If the supervisor has not answered a beat for as long as the lease, it takes this host for
   // lost, or will do so. Then nothing may be left of it when the ranks go on elsewhere. A tenth is
-  // for the time until all processes have ended.
+  // for the time until all processes have ended; in its middle the guardian kills this process, if
+  // that has not ended by itself.
   void begin_lease(bool begins) {
-    answered_ns_ = loop_.now_ns();
     if (lease_ns_ == 0) return;
+    if (begins && beat_timer_.is_set()) end_if_unanswered();  // the order may be old
+    answered_ns_ = loop_.now_ns();
     begins ? beat_timer_.set(answered_ns_) : beat_timer_.clear();
+    set_guardian();
+  }
+  void answered(std::uint64_t beat_ns) {
+    answered_ns_ = std::max(answered_ns_, beat_ns);
+    set_guardian();
+  }
+  void set_guardian() {
+    const std::uint64_t begin_ns = monotonic_ns() - loop_.now_ns();
+    agent_->kill_at(beat_timer_.is_set() ? begin_ns + answered_ns_ + lease_ns_ / 20 * 19 : 0);
+  }
+  void end_if_unanswered() const {
+    if (loop_.now_ns() <= answered_ns_ + lease_ns_ / 10 * 9) return;
+    if (has_joined_) {
+      fprintf(stderr, "rejoin: ftrun has not answered for the time of --lease; this agent ends\n");
+    }
+    _exit(kExitFailure);
   }
   void beat() {
+    end_if_unanswered();
     const std::uint64_t now_ns = loop_.now_ns();
-    if (now_ns > answered_ns_ + lease_ns_ / 10 * 9) {
-      if (has_joined_) {
-        fprintf(stderr,
-                "rejoin: ftrun has not answered for the time of --lease; this agent ends\n");
-      }
-      _exit(kExitFailure);
-    }
     beat_timer_.set(std::min(now_ns + lease_ns_ / 4, answered_ns_ + lease_ns_ / 10 * 9 + 1));
     beat(now_ns);
   }
@@ -326,9 +407,7 @@ class AgentProcess {
   JobNote note_;
 };
 
-}  // namespace
-
-int run_agent() {
+int serve() {
   if (isatty(0)) {
     fprintf(stderr,
             "rejoin: ftrun agent is started by ftrun, which sends it its orders; to join one that "
@@ -346,14 +425,11 @@ int run_agent() {
   return AgentProcess(std::move(orders), std::move(reports)).run();
 }
 
-int run_joined_agent(const AgentOptions& options) {
+int join(const AgentOptions& options) {
   const auto fail = [](const Error& error) {
     fprintf(stderr, "rejoin: %s\n", error.text.c_str());
     return error.exit_code;
   };
-  // As the first process of a container it would get no signal without a handler. Once it has
-  // ranks, it reads this one from a descriptor.
-  signal(SIGTERM, [](int number) { _exit(kExitSignal + number); });
   signal(SIGPIPE, SIG_IGN);
   const int nothing = open("/dev/null", O_RDWR);  // kept open if it is one of 0 to 2
   dup2(nothing, 0);
@@ -368,6 +444,14 @@ int run_joined_agent(const AgentOptions& options) {
   fprintf(stderr, "rejoin: connected with ftrun at %s, as host %s\n", options.join.c_str(),
           options.name.c_str());
   return AgentProcess(std::move(ftrun.value()), options).run();
+}
+
+}  // namespace
+
+int run_agent() { return getpid() == 1 ? run_below(serve) : serve(); }
+
+int run_joined_agent(const AgentOptions& options) {
+  return run_below([&] { return join(options); });
 }
 
 }  // namespace rejoin::launcher

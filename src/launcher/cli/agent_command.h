@@ -11,7 +11,8 @@ namespace rejoin::launcher {
 int run_agent();
 
 // Connects to ftrun, and does the same over that connection. If the job needs no more hosts than it
-// has, the agent waits to be a spare.
+// has, the agent waits to be a spare. If the job begins again, it joins once more. All that is done
+// by a child of this process.
 int run_joined_agent(const AgentOptions& options);
 
 }  // namespace rejoin::launcher

@@ -312,6 +312,7 @@ struct Run {
   bool has_read_input = false;
   std::optional<EventLog::Target> events;
   Beginning beginning;
+  Gathering::Meeting meeting;
 };
 
 // What the ranks have read of standard input is read again, unless they go on behind it. `resumed`:
@@ -490,7 +491,7 @@ class JobOnHosts {
     });
     if (failure_) return *failure_;
     const int code = supervisor_->finish();
-    if (gathering_) gathering_->agents().finish();
+    if (gathering_) gathering_->agents().finish(supervisor_->begins_again().has_value());
     if (!supervisor_->begins_again()) return std::optional(code);
     run_.beginning = *supervisor_->begins_again();
     run_.events = supervisor_->take_events();
@@ -519,7 +520,7 @@ class JobOnHosts {
 
   std::optional<Error> wait_for_agents() {
     auto gathering =
-        Gathering::begin(loop_, options_, plan_.lib_directory,
+        Gathering::begin(loop_, options_, plan_.lib_directory, run_.meeting,
                          {[this] {
                             gathering_->name_hosts(options_);
                             start_agents();
@@ -630,8 +631,15 @@ Result<HostPlan> plan_again(RunOptions& options) {
 // The same for a job on several hosts, from a set that it has written.
 Result<HostPlan> plan_again(RunOptions& options, const Beginning& beginning) {
   options.resume = true;
-  if (!options.hosts.empty()) options.hosts = beginning.hosts;  // else all are this machine
-  options.spare_hosts = beginning.spare_hosts;
+  if (options.agents_join() && options.hosts[0].empty()) {  // any hosts, again
+    options.spare_hosts.resize(beginning.spare_hosts.size());
+  } else {
+    for (std::size_t i = 0; i < options.hosts.size(); ++i) {  // none: all are this machine
+      // Without a name: no agent has taken that place.
+      if (!beginning.hosts[i].empty()) options.hosts[i] = beginning.hosts[i];
+    }
+    options.spare_hosts = beginning.spare_hosts;
+  }
   return make_host_plan(options, {random_hex(8), random_hex(16), 0, {}});
 }
 

@@ -368,7 +368,13 @@ void Agents::on_end(std::uint32_t host, const std::string& why) {
   Agent& agent = agents_[host];
   agent.has_ended = true;
   if (agent.finished) return;
-  const std::string how = how_it_ended(agent, why);
+  if (joined_ != nullptr) joined_->gone(agent.name);
+  const std::uint64_t silent_ns = loop_.now_ns() - agent.heard_ns;
+  std::string how = how_it_ended(agent, why);
+  if (silent_ns > lease_ns_ / 2 && lease_ns_ != 0 && agent.how_lost.empty()) {
+    how +=
+        ", after it had been silent for " + duration_text(silent_ns);  // its guardian has ended it
+  }
   if (!all_ready_) return fail(host, {"the agent of " + text_of(host) + " " + how});
   Report lost;
   lost.set_host(host);

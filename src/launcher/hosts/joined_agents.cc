@@ -164,11 +164,15 @@ JoinedAgents::Agent JoinedAgents::take(const std::string& name) {
   return agent;
 }
 
+std::string JoinedAgents::listens_at() const {
+  return settings_.listen.substr(0, settings_.listen.rfind(':') + 1) + std::to_string(port_);
+}
+
 void JoinedAgents::close() { is_closed_ = true; }
 
-void JoinedAgents::finish() {
+void JoinedAgents::finish(bool again) {
   Order order;
-  order.mutable_finish();
+  order.mutable_finish()->set_again(again);
   for (Agent& agent : agents_) agent.stream->send(order.SerializeAsString());
 }
 

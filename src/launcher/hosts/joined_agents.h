@@ -68,10 +68,12 @@ class JoinedAgents {
   Agent take(const std::string& name);
   // The agent of this host, which was taken, is gone: another one may join by its name.
   void gone(const std::string& name) { taken_.erase(name); }
+  // As --listen, with the port that the system has chosen. REQUIRES listen().
+  std::string listens_at() const;
   // Refuses all others from now on.
   void close();
-  // Lets those that have no place end well.
-  void finish();
+  // Lets those that have no place end well. `again`: they join once more, for the same job.
+  void finish(bool again);
 
  private:
   // A connection that has not said yet what it is.

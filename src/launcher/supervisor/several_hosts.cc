@@ -147,7 +147,8 @@ void SupervisorCore::on(const Event::AgentLost& e) {
     begin_again_or_stop(kExitFailure, "the agent of " + host_text(e.host) + " " + e.why +
                                           ", and its ranks have ended with it, so the job ends");
   }
-  if (begins_again_) move(e.host, partners()[e.host]);  // else another agent is tried there
+  // Else another agent is tried there.
+  if (begins_again_ && !move(e.host, partners()[e.host])) gone_.insert(e.host);
   host_is_over(e.host);
 }
 
@@ -229,14 +230,26 @@ std::string SupervisorCore::place_beside(std::uint32_t host, std::uint32_t holde
   return places_[holder];
 }
 
-// Gives the ranks of a host another place, if there is one.
-void SupervisorCore::move(std::uint32_t host, std::uint32_t holder) {
+// Gives the ranks of a host another place. Returns whether there is one.
+bool SupervisorCore::move(std::uint32_t host, std::uint32_t holder) {
   if (!spares_.empty()) {
     places_[host] = spares_.front();
     spares_.erase(spares_.begin());
   } else if (options_.beside) {
     places_[host] = place_beside(host, holder);
+  } else {
+    return false;
   }
+  return true;
+}
+
+// If agents join, the place of one that is gone is empty, and a spare may have joined since.
+Beginning SupervisorCore::next_beginning() {
+  for (std::uint32_t host = 0; host < places_.size() && options_.agents_join(); ++host) {
+    const bool is_gone = gone_.contains(host) || places_[host].empty();
+    if (is_gone && !move(host, host)) places_[host] = "";
+  }
+  return {0, 0, losses_, totals_, places_, spares_};
 }
 
 void SupervisorCore::replace(std::uint32_t host, const std::string& why) {

@@ -378,7 +378,7 @@ void Supervisor::act(const Action::Log& a) { log(a.record); }
 
 void Supervisor::act(const Action::BeginAgain& a) {
   begins_again_ = a.beginning;
-  send_all([](Order& order) { order.mutable_finish(); });
+  send_all([](Order& order) { order.mutable_finish()->set_again(true); });
 }
 
 void Supervisor::act(const Action::Finish& a) {

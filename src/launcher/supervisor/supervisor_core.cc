@@ -444,7 +444,7 @@ void SupervisorCore::host_is_over(std::uint32_t host) {
   totals_.images_peak_bytes = std::max(totals_.images_peak_bytes, before.images_peak_bytes);
   if (begins_again_) {
     losses_.begins_again(now_ns_);
-    return act(Action::BeginAgain{{0, 0, losses_, totals_, places_, spares_}});
+    return act(Action::BeginAgain{next_beginning()});
   }
   if (losses_.any()) {
     const Summary sum = losses_.at_end(now_ns_, totals_);
@@ -562,7 +562,7 @@ void SupervisorCore::went_back(std::uint64_t set) {
 
 // Agents that have joined end with the job, and nothing starts them again.
 bool SupervisorCore::may_begin_again() const {
-  return options_.restart && (has_written_ || options_.begin_again) && !options_.agents_join() &&
+  return options_.restart && (has_written_ || options_.begin_again) &&
          losses_.beginnings() < options_.max_restarts;
 }
 

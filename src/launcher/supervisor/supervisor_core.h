@@ -55,7 +55,8 @@ struct Beginning {
   // What there was before, if the job has begun again.
   std::optional<Losses> losses = {};
   Totals totals = {};
-  // Several hosts: where each of them is, and the spare ones that are left, as in RunOptions.
+  // Several hosts: where each of them is, and the spare ones that are left, as in RunOptions. If
+  // agents join, a host that is gone has no name.
   std::vector<std::string> hosts = {}, spare_hosts = {};
 };
 
@@ -232,7 +233,8 @@ class SupervisorCore {
   std::vector<std::uint32_t> partners() const;
   std::string host_text(std::uint32_t host) const;
   std::string place_beside(std::uint32_t host, std::uint32_t holder) const;
-  void move(std::uint32_t host, std::uint32_t holder);
+  bool move(std::uint32_t host, std::uint32_t holder);
+  Beginning next_beginning();
   void on_death(const Event::Ended& event);
   bool may_go_back() const;
   bool may_make_set();
@@ -321,6 +323,7 @@ class SupervisorCore {
   // they held for other hosts are gone.
   std::map<std::uint32_t, std::string> lost_;
   std::set<std::uint32_t> replaced_;  // for which another agent is being started
+  std::set<std::uint32_t> gone_;      // lost since the job is to begin again, without another place
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 from harness import Skip, require, scenario
-from processes import descendants, is_alive
+from processes import descendants, is_alive, proc_text
 from scenarios.endings import messages
 from scenarios.going_back import judge
 from scenarios.hosts import agents, named
@@ -150,3 +150,71 @@ def host_is_frozen(t):
         result = t.run(4, "drift", "how=values", "steps=2500", "pause_us=500", flags=flags, interfere=interfere)
         judge_lost(t, result, 4, 2500, 1)
         require("was silent for more than 500.0 ms" in result.err, "it does not say why", result)
+
+
+# As a remote shell: what it has started does not end with it.
+ALONE = """#!/bin/sh
+shift
+exec 3<&0
+setsid sh -c "$*" <&3 3<&- &
+exec 3<&-
+wait
+"""
+
+
+def alone(t, layout, *more):
+    """Options for hosts whose agents outlive their remote shells, and a spare."""
+    hosts = [f"127.0.0.{i}:{ranks}" for i, ranks in enumerate(layout, 2)]
+    flags = ["-H", ",".join([*hosts, "127.0.0.9:2"]), "--remote-shell", t.script("shell", ALONE)]
+    return [*flags, *EVERY_50_MS, "--survive", "host", "--spares", "1", *more]
+
+
+@scenario(layout=["1,1", "2,2"], sweeps=True, limit_s=120)
+def host_has_a_stopped_agent(t, layout):
+    """An agent is stopped while its machine runs: when its ranks go on elsewhere, they are gone here,
+    and so is the agent."""
+    slots = [int(ranks) for ranks in layout.split(",")]
+
+    def interfere(job):
+        job.until(lambda: newest(job, "stored") > 0, "a set is kept")
+        job.run_for(t.rng.uniform(0, 0.1))
+        victim = t.rng.choice(agents(job))
+        while len(below := descendants(victim)) < 3:  # the spare
+            victim = t.rng.choice(agents(job))
+        os.kill(victim, signal.SIGSTOP)
+        try:
+            job.until(lambda: newest(job, "rollback") > 0, "the silence is noticed")
+            left = [f"{pid} {proc_text(pid, 'cmdline')}" for pid in ranks_among(below) if is_alive(pid)]
+            require(not left, f"ranks of the stopped agent are left: {left}", job)
+            job.until(lambda: not any(is_alive(pid) for pid in [victim, *below]), "nothing is left of its host")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+
+    for _ in range(20 if t.long else 1):
+        flags = alone(t, slots, "--lease", "1")
+        result = t.run(sum(slots), "drift", "how=values", "steps=4000", "pause_us=500", flags=flags, interfere=interfere)
+        judge_lost(t, result, sum(slots), 4000, 1)
+        require("silent for" in result.err, "it does not say why", result)
+
+
+def ranks_among(pids):
+    """Those of these processes that are ranks, as images are, too."""
+    return [pid for pid in pids if not proc_text(pid, "comm").startswith("ftrun")]
+
+
+@scenario(what=["lowest", "removal"], sweeps=True, limit_s=240)
+def host_is_slow_not_lost(t, what):
+    """What an agent does in the background stands still for longer than a lease: it is not lost."""
+    text = ALONE.replace("setsid sh", f"LD_PRELOAD={t.program('slow')} REJOIN_TEST_SLOW={what} setsid sh")
+    flags = alone(t, [1, 1], "--lease", "2")
+    flags[flags.index("--remote-shell") + 1] = t.script("slow_shell", text)
+
+    def interfere(job):
+        job.until(lambda: newest(job, "stored") > 2, "sets are kept")
+        job.run_for(5)
+
+    for _ in range(5 if t.long else 1):
+        result = t.run(2, "drift", "how=values", "steps=9000", "pause_us=500", flags=flags, interfere=interfere)
+        judge(result, 2, 9000)
+        require(not result.named("host_lost"), "a host was lost", result)
