@@ -63,10 +63,11 @@ class Relay {
   };
   using Arrived = std::pair<std::uint32_t, int>;  // node, descriptor
 
+  Arrived welcome(int fd, std::uint32_t node);
   void keep_connected(std::uint32_t node);
   void accept_all();
   void hear_bell();
-  void give(std::uint32_t node, int fd);
+  void give(const Arrived& arrived);
   void wake();
 
   void take_over(Peer& peer);
@@ -109,11 +110,25 @@ void Relay::wake() {
   if (write(event_, &one, sizeof one) < 0 && errno != EAGAIN) _exit(kExitSystem);
 }
 
-void Relay::give(std::uint32_t node, int fd) {
+void Relay::give(const Arrived& arrived) {
   const std::lock_guard lock(mutex_);
-  arrived_.emplace_back(node, fd);
-  connected_[node] = true;
+  arrived_.push_back(arrived);
+  connected_[arrived.first] = true;
   wake();
+}
+
+// Returns the node at the other end and what the link uses, or -1. Takes the socket. `node`: that
+// is to be there; kAnyNode: one that has connected.
+Relay::Arrived Relay::welcome(int fd, std::uint32_t node) {
+  const auto other = greet(fd, {plan_.job, plan_.timeline, plan_.node, node}, plan_.authenticate);
+  const bool has_connected = node == kAnyNode;
+  const bool good =
+      other && (!has_connected || (other->node > plan_.node && other->node < plan_.nodes.size()));
+  if (!good) {
+    close(fd);
+    return {node, -1};
+  }
+  return {other->node, plan_.encrypt ? plan_.encrypt(fd, has_connected, other->key) : fd};
 }
 
 // Connects to a node with a lower number, again whenever the connection has ended.
@@ -123,8 +138,9 @@ void Relay::keep_connected(std::uint32_t node) {
   for (;;) {
     std::string why = "it has another secret, or is no relay";
     const int fd = connect_to(address, kConnectMs, &why);
-    if (fd >= 0 && greet(fd, {plan_.job, plan_.timeline, plan_.node, node}, plan_.authenticate)) {
-      give(node, fd);
+    const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived(node, -1);
+    if (arrived.second >= 0) {
+      give(arrived);
       std::unique_lock lock(mutex_);
       ended_.wait(lock, [&] { return !connected_[node]; });
       told_at_ns = now_ns() + kTellAfterNs;
@@ -137,7 +153,6 @@ void Relay::keep_connected(std::uint32_t node) {
           "rejoin: node %u cannot connect to node %u at %s, port %u: %s; the job waits for it\n",
           plan_.node, node, address.host.c_str(), address.port, why.c_str());
     }
-    if (fd >= 0) close(fd);
     pause_for(kPauseNs);
   }
 }
@@ -158,14 +173,12 @@ void Relay::accept_all() {
       ++strangers_;
     }
     std::thread([this, fd] {
-      const auto node =
-          greet(fd, {plan_.job, plan_.timeline, plan_.node, kAnyNode}, plan_.authenticate);
-      const bool good = node && *node > plan_.node && *node < plan_.nodes.size();
+      const Arrived arrived = welcome(fd, kAnyNode);
       {
         const std::lock_guard lock(mutex_);
         --strangers_;
       }
-      good ? give(*node, fd) : static_cast<void>(close(fd));
+      if (arrived.second >= 0) give(arrived);
     }).detach();
   }
 }

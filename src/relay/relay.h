@@ -19,6 +19,7 @@ struct Plan {
   std::vector<Address> nodes;  // by number
   int listener = -1;           // at which relays of nodes with higher numbers connect
   Authenticate authenticate;
+  Encrypt encrypt;  // null: what is sent is not encrypted
 };
 
 // What the process's exit code says, beside signals.

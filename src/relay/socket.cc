@@ -65,6 +65,17 @@ Digest proof(const Authenticate& authenticate, const Greeting& prover, const Gre
   return authenticate(both, sizeof both);
 }
 
+// The side that has connected comes first. No proof is of so many bytes.
+Digest key_of(const Authenticate& authenticate, const Greeting& connects, const Greeting& accepts) {
+  struct {
+    char label[16] = "encryption key";
+    Greeting both[2];
+  } of;
+  of.both[0] = connects;
+  of.both[1] = accepts;
+  return authenticate(&of, sizeof of);
+}
+
 // Takes the same time whatever the bytes are.
 bool same(const Digest& a, const Digest& b) {
   std::uint8_t differs = 0;
@@ -148,7 +159,7 @@ int connect_to(const Address& address, int patience_ms, std::string* why) {
   return fd;
 }
 
-std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate& authenticate) {
+std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authenticate) {
   const std::uint64_t end_ns = now_ns() + kGreetingNs;
   Greeting mine = {}, theirs = {};
   std::copy_n(kProtocol, sizeof kProtocol, mine.protocol);
@@ -185,7 +196,9 @@ std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate&
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
-  return theirs.node;
+  const bool accepted = ends.theirs == kAnyNode;
+  return Other{theirs.node,
+               key_of(authenticate, accepted ? theirs : mine, accepted ? mine : theirs)};
 }
 
 }  // namespace rejoin::relay

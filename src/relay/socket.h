@@ -22,6 +22,12 @@ struct Address {
   std::uint16_t port = 0;
 };
 
+// What is at the other end of a connection.
+struct Other {
+  std::uint32_t node;
+  Digest key;  // of this connection, which only these two can compute: a secret for its encryption
+};
+
 // The two ends of a connection.
 struct Ends {
   std::uint64_t job;
@@ -40,8 +46,13 @@ int listen_at_any_port(bool for_others, std::uint16_t* port);
 // Connects within `patience_ms`. Returns -1 on failure; `why`: the reason.
 int connect_to(const Address& address, int patience_ms, std::string* why);
 // Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces and
-// both nodes. Nothing else is read before. Returns the node at the other end; nothing: it is not
-// in this job, or says nothing for 2 s.
-std::optional<std::uint32_t> greet(int fd, const Ends& ends, const Authenticate& authenticate);
+// both nodes. Nothing else is read before. Returns nothing if the other end is not in this job, or
+// says nothing for 2 s.
+std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authenticate);
+
+// Encrypts a connection whose ends have proved themselves; `accepted`: by this side. Takes the
+// socket. Returns one that carries the same bytes in clear on this host, or -1 if the other side
+// does not encrypt. To be called by any thread.
+using Encrypt = std::function<int(int fd, bool accepted, const Digest& key)>;
 
 }  // namespace rejoin::relay

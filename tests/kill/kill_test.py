@@ -24,6 +24,7 @@ from scenarios import (  # noqa: E402, F401
     fortran,
     going_back,
     hosts,
+    hosts_encrypted,
     hosts_joined,
     hosts_lost,
     hybrid,

@@ -53,7 +53,7 @@ struct End {
   std::unique_ptr<MessageStream> stream;
 
   End(Loop& loop, Descriptor socket, TlsSide side, const std::string& secret) {
-    auto tls = library().open(socket.get(), side, secret);
+    auto tls = library().open(socket.get(), side, TlsUse::kOrders, secret);
     stream = std::make_unique<MessageStream>(
         loop, std::move(socket), std::move(tls),
         MessageStream::Calls{[this](std::string_view m) { messages.emplace_back(m); },
@@ -80,8 +80,8 @@ void run_until(Loop& loop, const std::function<bool()>& condition) {
 TEST(TlsStream, CarriesMessagesOfAnySize) {
   Loop loop(monotonic_ns());
   Pair pair;
-  End ftrun(loop, std::move(pair.ends[0]), TlsSide::kFtrun, kSecret);
-  End agent(loop, std::move(pair.ends[1]), TlsSide::kAgent, kSecret);
+  End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
+  End agent(loop, std::move(pair.ends[1]), TlsSide::kConnects, kSecret);
   std::vector<std::string> sent;
   for (const std::size_t size : {0u, 1u, 17u, 16'383u, 16'384u, 16'385u, 3'000'000u}) {
     sent.emplace_back(size, static_cast<char>('a' + size % 26));
@@ -94,8 +94,8 @@ TEST(TlsStream, CarriesMessagesOfAnySize) {
 TEST(TlsStream, CarriesMessagesBothWaysAndItsEnd) {
   Loop loop(monotonic_ns());
   Pair pair;
-  End ftrun(loop, std::move(pair.ends[0]), TlsSide::kFtrun, kSecret);
-  End agent(loop, std::move(pair.ends[1]), TlsSide::kAgent, kSecret);
+  End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
+  End agent(loop, std::move(pair.ends[1]), TlsSide::kConnects, kSecret);
   agent.stream->send("report");
   run_until(loop, [&, asked = false]() mutable {
     if (!ftrun.messages.empty() && !std::exchange(asked, true)) {
@@ -112,8 +112,8 @@ TEST(TlsStream, CarriesMessagesBothWaysAndItsEnd) {
 TEST(TlsStream, EndsWithAnotherSecret) {
   Loop loop(monotonic_ns());
   Pair pair;
-  End ftrun(loop, std::move(pair.ends[0]), TlsSide::kFtrun, kSecret);
-  End agent(loop, std::move(pair.ends[1]), TlsSide::kAgent, kOther);
+  End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
+  End agent(loop, std::move(pair.ends[1]), TlsSide::kConnects, kOther);
   agent.stream->send("let me in");
   run_until(loop, [&] { return !ftrun.ended.empty() && !agent.ended.empty(); });
   EXPECT_EQ(ftrun.ended, "has another secret");
@@ -127,7 +127,7 @@ TEST(TlsStream, EndsAtGarbage) {
     Loop loop(monotonic_ns());
     Pair pair;
     EXPECT_GT(write(pair.ends[1].get(), garbage.data(), garbage.size()), 0);
-    End ftrun(loop, std::move(pair.ends[0]), TlsSide::kFtrun, kSecret);
+    End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
     run_until(loop, [&] { return !ftrun.ended.empty(); });
     EXPECT_TRUE(ftrun.ended.starts_with("has sent something that is not TLS 1.3")) << ftrun.ended;
   }
@@ -136,7 +136,7 @@ TEST(TlsStream, EndsAtGarbage) {
 // The first bytes of an agent, cut short everywhere, and with one bit changed everywhere.
 TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
   Pair pair;
-  auto tls = library().open(pair.ends[0].get(), TlsSide::kAgent, kSecret);
+  auto tls = library().open(pair.ends[0].get(), TlsSide::kConnects, TlsUse::kOrders, kSecret);
   EXPECT_EQ(tls->prove(), -1);
   EXPECT_EQ(errno, EAGAIN);
   std::string hello(4096, '\0');
@@ -148,7 +148,7 @@ TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
     Pair other;
     EXPECT_EQ(write(other.ends[1].get(), hello.data(), bytes), static_cast<ssize_t>(bytes));
     shutdown(other.ends[1].get(), SHUT_WR);
-    End ftrun(loop, std::move(other.ends[0]), TlsSide::kFtrun, kSecret);
+    End ftrun(loop, std::move(other.ends[0]), TlsSide::kAccepts, kSecret);
     run_until(loop, [&] { return !ftrun.ended.empty(); });
   }
   for (std::size_t at = 0; at < hello.size(); at += 3) {
@@ -159,7 +159,7 @@ TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
     EXPECT_EQ(write(other.ends[1].get(), changed.data(), changed.size()),
               static_cast<ssize_t>(changed.size()));
     shutdown(other.ends[1].get(), SHUT_WR);
-    End ftrun(loop, std::move(other.ends[0]), TlsSide::kFtrun, kSecret);
+    End ftrun(loop, std::move(other.ends[0]), TlsSide::kAccepts, kSecret);
     run_until(loop, [&] { return !ftrun.ended.empty(); });
     EXPECT_TRUE(ftrun.messages.empty());
   }
@@ -168,8 +168,8 @@ TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
 TEST(TlsStream, NeedsOneOfEachSide) {
   Loop loop(monotonic_ns());
   Pair pair;
-  End one(loop, std::move(pair.ends[0]), TlsSide::kAgent, kSecret);
-  End other(loop, std::move(pair.ends[1]), TlsSide::kAgent, kSecret);
+  End one(loop, std::move(pair.ends[0]), TlsSide::kConnects, kSecret);
+  End other(loop, std::move(pair.ends[1]), TlsSide::kConnects, kSecret);
   one.stream->send("report");
   other.stream->send("report");
   run_until(loop, [&] { return !one.ended.empty() && !other.ended.empty(); });
@@ -260,7 +260,7 @@ class Gathered : public testing::Test {
     to.sin_port = htons(agents_->port());
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-    auto end = std::make_unique<End>(loop_, Descriptor(fd), TlsSide::kAgent, kSecret);
+    auto end = std::make_unique<End>(loop_, Descriptor(fd), TlsSide::kConnects, kSecret);
     Report report;
     report.mutable_joined()->set_version(version);
     report.mutable_joined()->set_name(name);

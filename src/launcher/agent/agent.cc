@@ -194,7 +194,7 @@ std::optional<Error> Agent::open_relay() {
   if (const auto error = relay_->listen()) return error;
   if (plan_.resumed) relay_->pause(plan_.first_incarnation);
   if (!plan_.gives_parts()) return {};
-  parts_.emplace(PartStore::Identity{plan_.job, plan_.host, relay_->authenticate()},
+  parts_.emplace(PartStore::Identity{plan_.job, plan_.host, relay_->credentials()},
                  plan_.directory + "/parts");
   parts_watch_ = Loop::Watch(loop_, parts_->descriptor(), EPOLLIN,
                              [this](std::uint32_t) { on_part_stored(); });

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,10 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Relays have a timeline of their own in their greeting, so none of them can be taken for this.
-constexpr std::uint32_t kOfParts = ~std::uint32_t{0};
-constexpr int kConnectMs = 5'000;
-constexpr int kSilenceS = 20;  // a connection that stands still for longer has ended
 constexpr std::uint32_t kPut = 1, kGet = 2;
 constexpr std::uint32_t kMostNameBytes = 64;
 constexpr char kYes = 'y', kNo = 'n';
@@ -39,64 +34,29 @@ struct FileHead {
   std::uint32_t reserved;
 };
 
-void limit_silence(int fd) {
-  const timeval silence = {kSilenceS, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
-}
-
-// Returns false on failure, with errno set; 0: the other end has closed the connection.
-bool send_all(int fd, const void* data, std::size_t bytes) {
-  const auto* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::send(fd, at, bytes, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    at += n;
-    bytes -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
-bool receive_all(int fd, void* data, std::size_t bytes) {
-  auto* at = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = recv(fd, at, bytes, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = ECONNRESET;
-    if (n <= 0) return false;
-    at += n;
-    bytes -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
-bool send_file(int fd, const std::string& path, std::string_view name, std::uint64_t* all) {
+bool send_file(PartConnection& to, const std::string& path, std::string_view name,
+               std::uint64_t* all) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info = {};
   if (!file.open() || fstat(file.get(), &info) != 0) return false;
   const FileHead head = {static_cast<std::uint64_t>(info.st_size),
                          static_cast<std::uint32_t>(name.size()), 0};
-  if (!send_all(fd, &head, sizeof head) || !send_all(fd, name.data(), name.size())) return false;
-  for (std::uint64_t left = head.bytes; left > 0;) {
-    const ssize_t n = sendfile(fd, file.get(), nullptr, left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = EIO;  // it is shorter than it was
-    if (n <= 0) return false;
-    left -= static_cast<std::uint64_t>(n);
+  if (!to.send(&head, sizeof head) || !to.send(name.data(), name.size()) ||
+      !to.send_file(file.get(), head.bytes)) {
+    return false;
   }
   *all += head.bytes;
   return true;
 }
 
-bool send_files(int fd, const std::string& directory, std::uint64_t* bytes) {
+bool send_files(PartConnection& to, const std::string& directory, std::uint64_t* bytes) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
-    if (!send_file(fd, entry.path(), entry.path().filename().string(), bytes)) return false;
+    if (!send_file(to, entry.path(), entry.path().filename().string(), bytes)) return false;
   }
   if (error) return false;
   const FileHead end = {};
-  return send_all(fd, &end, sizeof end);
+  return to.send(&end, sizeof end);
 }
 
 // A name that a part has, and nothing that leads elsewhere.
@@ -106,18 +66,18 @@ bool is_name(std::string_view name) {
   });
 }
 
-bool receive_file(int fd, const FileHead& head, const std::string& directory) {
+bool receive_file(PartConnection& from, const FileHead& head, const std::string& directory) {
   constexpr std::size_t kPieceBytes = 1 << 18;
   if (head.name_bytes > kMostNameBytes) return false;
   std::string name(head.name_bytes, '\0');
-  if (!receive_all(fd, name.data(), name.size()) || !is_name(name)) return false;
+  if (!from.receive(name.data(), name.size()) || !is_name(name)) return false;
   const Descriptor file(
       open((directory + "/" + name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.open()) return false;
   std::vector<char> piece(kPieceBytes);
   for (std::uint64_t left = head.bytes; left > 0;) {
     const std::size_t n = std::min<std::uint64_t>(left, piece.size());
-    if (!receive_all(fd, piece.data(), n)) return false;
+    if (!from.receive(piece.data(), n)) return false;
     for (std::size_t written = 0; written < n;) {
       const ssize_t w = write(file.get(), piece.data() + written, n - written);
       if (w < 0 && errno == EINTR) continue;
@@ -130,20 +90,20 @@ bool receive_file(int fd, const FileHead& head, const std::string& directory) {
 }
 
 // Into a new directory, which appears when the part is whole.
-bool receive_files(int fd, const std::string& directory) {
+bool receive_files(PartConnection& from, const std::string& directory) {
   std::error_code error;
   const std::string part = directory + ".part";
   fs::remove_all(part, error);
   if (!fs::create_directories(part, error)) return false;
   for (;;) {
     FileHead head = {};
-    if (!receive_all(fd, &head, sizeof head)) break;
+    if (!from.receive(&head, sizeof head)) break;
     if (head.name_bytes == 0) {
       fs::remove_all(directory, error);
       fs::rename(part, directory, error);
       return !error;
     }
-    if (!receive_file(fd, head, part)) break;
+    if (!receive_file(from, head, part)) break;
   }
   const int why = errno;
   fs::remove_all(part, error);
@@ -151,25 +111,12 @@ bool receive_files(int fd, const std::string& directory) {
   return false;
 }
 
-// Returns a connection to the holder, or a closed descriptor. `why`: the reason.
-Descriptor connect_to(const PartStore::Identity& me, const PartStore::Holder& holder,
-                      std::string* why) {
-  Descriptor fd(relay::connect_to(holder.address, kConnectMs, why));
-  if (!fd.open()) return fd;
-  *why = "it does not answer as an agent of this job";
-  if (!relay::greet(fd.get(), {me.job, kOfParts, me.host, holder.host}, me.authenticate)) {
-    return Descriptor();
-  }
-  limit_silence(fd.get());
-  return fd;
-}
-
-std::string send_part(int fd, std::uint32_t host, std::uint64_t set, const std::string& path,
-                      std::uint64_t* bytes) {
+std::string send_part(PartConnection& to, std::uint32_t host, std::uint64_t set,
+                      const std::string& path, std::uint64_t* bytes) {
   const Request request = {kPut, host, set};
   char answer = kNo;
-  if (!send_all(fd, &request, sizeof request) || !send_files(fd, path, bytes) ||
-      !receive_all(fd, &answer, sizeof answer)) {
+  if (!to.send(&request, sizeof request) || !send_files(to, path, bytes) ||
+      !to.receive(&answer, sizeof answer)) {
     return error_text(errno);
   }
   return answer == kYes ? "" : "it could not be stored there";
@@ -244,19 +191,19 @@ void PartStore::begin_serving(Descriptor fd) {
 }
 
 void PartStore::serve(int fd) {
-  limit_silence(fd);
-  const auto other = relay::greet(fd, {identity_.job, kOfParts, identity_.host, relay::kAnyNode},
-                                  identity_.authenticate);
+  PartConnection other = PartConnection::accept(identity_, fd);
   Request request = {};
-  if (!other || !receive_all(fd, &request, sizeof request) || request.host != *other) return;
+  if (!other.open() || !other.receive(&request, sizeof request) || request.host != other.host()) {
+    return;
+  }
   const std::string path = path_of(request.host, request.set);
   if (request.what == kPut) {
-    const char answer = receive_files(fd, path) ? kYes : kNo;
-    send_all(fd, &answer, sizeof answer);
+    const char answer = receive_files(other, path) ? kYes : kNo;
+    other.send(&answer, sizeof answer);
   } else if (request.what == kGet) {
     std::uint64_t bytes = 0;
     const char answer = access(path.c_str(), R_OK) == 0 ? kYes : kNo;
-    if (send_all(fd, &answer, sizeof answer) && answer == kYes) send_files(fd, path, &bytes);
+    if (other.send(&answer, sizeof answer) && answer == kYes) send_files(other, path, &bytes);
   }
 }
 
@@ -284,15 +231,15 @@ void PartStore::give_up() {
 
 void PartStore::send_now(const Holder& partner, std::uint64_t set, const std::string& path) {
   Outcome done = {set, {}, 0};
-  const Descriptor fd = connect_to(identity_, partner, &done.fault);
-  bool sends = fd.open();
+  PartConnection to = PartConnection::connect(identity_, partner, &done.fault);
+  bool sends = to.open();
   if (sends) {
     const std::lock_guard lock(mutex_);
     sends = !gives_up_;
-    sending_to_ = fd.get();
+    sending_to_ = to.descriptor();
     done.fault = "it is not needed any more";
   }
-  if (sends) done.fault = send_part(fd.get(), identity_.host, set, path, &done.bytes);
+  if (sends) done.fault = send_part(to, identity_.host, set, path, &done.bytes);
   std::error_code error;
   fs::remove_all(path, error);
   const std::lock_guard lock(mutex_);
@@ -346,22 +293,21 @@ std::optional<Error> PartStore::fetch(const Identity& identity, const Holder& ho
                  " holds cannot be fetched: " + why};
   };
   std::string why;
-  Descriptor fd = connect_to(identity, holder, &why);
+  PartConnection from = PartConnection::connect(identity, holder, &why);
   constexpr int kTries = 50;  // it may be busy, or lack descriptors, for a moment
   constexpr timespec kPause = {0, 100'000'000};
-  for (int i = 1; i < kTries && !fd.open(); ++i) {
+  for (int i = 1; i < kTries && !from.open(); ++i) {
     nanosleep(&kPause, nullptr);
-    fd = connect_to(identity, holder, &why);
+    from = PartConnection::connect(identity, holder, &why);
   }
-  if (!fd.open()) return failed(why);
+  if (!from.open()) return failed(why);
   const Request request = {kGet, identity.host, set};
   char answer = kNo;
-  if (!send_all(fd.get(), &request, sizeof request) ||
-      !receive_all(fd.get(), &answer, sizeof answer)) {
+  if (!from.send(&request, sizeof request) || !from.receive(&answer, sizeof answer)) {
     return failed(error_text(errno));
   }
   if (answer != kYes) return failed("it is not there");
-  if (!receive_files(fd.get(), path)) return failed(error_text(errno));
+  if (!receive_files(from, path)) return failed(error_text(errno));
   return {};
 }
 

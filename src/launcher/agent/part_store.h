@@ -1,6 +1,6 @@
 // What a host needs to go on elsewhere if it is lost: its part of the newest set (image_sets.h),
 // which its partner, the agent of another host, holds in files. Parts travel between agents over
-// connections of their own, in threads; both ends prove that they know the job's secret.
+// connections of their own, in threads (part_connection.h).
 //
 //     request    Request{put}, files of the part          answer    a byte: it is whole
 //     request    Request{get}                             answer    a byte: it is there; files
@@ -17,25 +17,16 @@
 #include <thread>
 #include <vector>
 
+#include "launcher/agent/part_connection.h"
 #include "launcher/base/file.h"
 #include "launcher/base/result.h"
-#include "relay/socket.h"
 
 namespace rejoin::launcher {
 
 class PartStore {
  public:
-  // Which host this is, and what it has in common with the others.
-  struct Identity {
-    std::uint64_t job;
-    std::uint32_t host;
-    relay::Authenticate authenticate;
-  };
-  // An agent, at its port for parts.
-  struct Holder {
-    std::uint32_t host;
-    relay::Address address;
-  };
+  using Identity = PartConnection::Identity;
+  using Holder = PartConnection::Holder;
   struct Outcome {
     std::uint64_t set;
     std::string fault;  // why the part is not at the partner; empty: it is

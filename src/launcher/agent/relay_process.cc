@@ -1,6 +1,5 @@
 #include "launcher/agent/relay_process.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,10 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
-#include "launcher/agent/authentication.h"
 #include "launcher/base/loop.h"
+#include "launcher/hosts/tunnel.h"
 #include "relay/relay.h"
 #include "wire/open_descriptors.h"
 
@@ -27,31 +27,23 @@ void close_all_but(int kept) {
   });
 }
 
+relay::Encrypt encrypt_with(const Credentials& credentials) {
+  if (!credentials.tls) return nullptr;
+  return [tls = *credentials.tls](int fd, bool accepted, const relay::Digest& key) {
+    return open_tunnel(Descriptor(fd), tls, accepted ? TlsSide::kAccepts : TlsSide::kConnects,
+                       std::string(key.begin(), key.end()))
+        .release();
+  };
+}
+
 }  // namespace
 
 RelayProcess::~RelayProcess() { stop(); }
 
-Result<relay::Authenticate> make_authenticate(const std::string& lib_directory,
-                                              const std::string& secret) {
-  const std::string path = lib_directory + "/librejoin_authentication.so";
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return Error{std::string("a job on several hosts needs OpenSSL: ") + dlerror()};
-  }
-  const auto hmac =
-      reinterpret_cast<decltype(&rejoin_hmac_sha256)>(dlsym(library, "rejoin_hmac_sha256"));
-  if (hmac == nullptr) return Error{path + " is of another build; install them together"};
-  return relay::Authenticate([hmac, secret](const void* data, std::size_t bytes) {
-    relay::Digest digest;
-    if (hmac(secret.data(), secret.size(), data, bytes, digest.data()) != 0) abort();
-    return digest;
-  });
-}
-
 std::optional<Error> RelayProcess::listen() {
-  auto authenticate = make_authenticate(plan_.lib_directory, plan_.secret);
-  if (!authenticate.ok()) return authenticate.error();
-  authenticate_ = std::move(authenticate.value());
+  auto credentials = make_credentials(plan_);
+  if (!credentials.ok()) return credentials.error();
+  credentials_ = std::move(credentials.value());
   listener_ = Descriptor(relay::listen_at_any_port(!plan_.options.hosts.empty(), &port_));
   if (!listener_.open()) return Error{"no port to listen at: " + error_text(errno)};
   return {};
@@ -97,7 +89,7 @@ pid_t RelayProcess::start_again() {
   prctl(PR_SET_PTRACER, agent);
   close_all_but(listener_.get());
   relay::run({static_cast<std::byte*>(base), plan_.job, plan_.host, timeline_, nodes_,
-              listener_.get(), authenticate_});
+              listener_.get(), credentials_.authenticate, encrypt_with(credentials_)});
 }
 
 void RelayProcess::stop() {

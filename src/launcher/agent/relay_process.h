@@ -12,17 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/credentials.h"
 #include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
-#include "launcher/base/result.h"
 #include "relay/socket.h"
 
 namespace rejoin::launcher {
-
-// Errors: no library for it.
-Result<relay::Authenticate> make_authenticate(const std::string& lib_directory,
-                                              const std::string& secret);
 
 class RelayProcess {
  public:
@@ -32,12 +28,12 @@ class RelayProcess {
   RelayProcess& operator=(const RelayProcess&) = delete;
   ~RelayProcess();
 
-  // Opens the port at which other relays connect. Errors: no port, no library for authentication.
+  // Opens the port at which other relays connect. Errors: no port, no library for the credentials.
   std::optional<Error> listen();
   std::uint16_t port() const { return port_; }
 
-  // How all processes of the job that connect with others prove that they know its secret.
-  const relay::Authenticate& authenticate() const { return authenticate_; }
+  // REQUIRES listen().
+  const Credentials& credentials() const { return credentials_; }
   // Sets where the relay of a node is, for the next one that is started here.
   void set_node(std::uint32_t node, relay::Address address) {
     nodes_.resize(std::max<std::size_t>(nodes_.size(), node + 1));
@@ -60,7 +56,7 @@ class RelayProcess {
   Descriptor listener_;
   std::uint16_t port_ = 0;
   std::vector<relay::Address> nodes_;
-  relay::Authenticate authenticate_;
+  Credentials credentials_;
   pid_t pid_ = -1;
   bool is_paused_ = false;
   std::uint32_t timeline_ = 0;

@@ -33,6 +33,8 @@ class Descriptor {
   void reset() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }
+  // It is the caller's from now on.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

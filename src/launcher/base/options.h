@@ -113,6 +113,7 @@ struct RunOptions {
   std::uint32_t spares = 0;                // hosts that run no rank until another one is lost
   bool beside = false;            // without a spare, its ranks go on on another host of the job
   std::string remote_shell = {};  // empty until complete()
+  bool encrypt = false;           // what hosts send to each other
   // [ADDRESS]:PORT at which agents join; empty: ftrun starts them.
   std::string listen = {};
   std::string secret_file = {};             // of --listen; empty: the environment may name one

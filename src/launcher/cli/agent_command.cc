@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/credentials.h"
 #include "launcher/agent/former_job.h"
 #include "launcher/agent/machine.h"
 #include "launcher/agent/part_store.h"
-#include "launcher/agent/relay_process.h"
 #include "launcher/base/lifeline.h"
 #include "launcher/base/loop.h"
 #include "launcher/cli/host_planning.h"
@@ -347,9 +347,9 @@ class AgentProcess {
     const std::string sets = plan.sets_directory();
     if (const std::string why = why_not_restored(plan.forbidden); !why.empty()) return Error{why};
     if (part.port() != 0) {
-      auto authenticate = make_authenticate(plan.lib_directory, plan.secret);
-      if (!authenticate.ok()) return authenticate.error();
-      const PartStore::Identity identity = {plan.job, plan.host, authenticate.value()};
+      auto credentials = make_credentials(plan);
+      if (!credentials.ok()) return credentials.error();
+      const PartStore::Identity identity = {plan.job, plan.host, std::move(credentials.value())};
       const PartStore::Holder holder = {part.holder(),
                                         {part.host(), static_cast<std::uint16_t>(part.port())}};
       const std::string path = path_of_image_set(sets, part.set());

@@ -29,6 +29,7 @@
 #include "launcher/cli/preflight.h"
 #include "launcher/hosts/agents.h"
 #include "launcher/hosts/secret.h"
+#include "launcher/hosts/tls.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"
 #include "launcher/program/program.h"
@@ -104,6 +105,10 @@ std::optional<Error> check_options(const RunOptions& options) {
           "--snapshots off and --no-restart",
           kExitUsage};
     }
+  }
+  if (options.encrypt && options.has_agents()) {
+    const auto tls = TlsLibrary::load(library_directory());
+    if (!tls.ok()) return tls.error();
   }
   return check_kept_directory(options);
 }

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/base/grammar.h"
@@ -109,6 +111,21 @@ std::optional<std::uint64_t> slots_of(const std::vector<HostSlots>& list) {
   std::uint64_t slots = 0;
   for (const HostSlots& host : list) slots += host.slots.value_or(1);
   return slots;
+}
+
+// What goes through the remote shell has to be encrypted, too. Any command may be a script, so only
+// those are refused of which it is known.
+std::optional<Error> check_remote_shell(const RunOptions& options) {
+  if (!options.encrypt || options.agents_join()) return {};
+  std::string shell = options.remote_shell.substr(0, options.remote_shell.find(' '));
+  shell.erase(0, shell.rfind('/') + 1);
+  constexpr std::string_view kClear[] = {"srun",    "rsh",       "remsh", "rexec",
+                                         "blaunch", "pbs_tmrsh", "lsrun", "pbsdsh"};
+  if (std::find(std::begin(kClear), std::end(kClear), shell) == std::end(kClear)) return {};
+  return Error{"--encrypt: " + shell +
+                   ", which would carry the job's orders and secret, does not encrypt; give "
+                   "--remote-shell 'ssh -o BatchMode=yes', or let agents join (--listen)",
+               kExitUsage};
 }
 
 }  // namespace
@@ -250,7 +267,7 @@ std::optional<Error> fill_hosts(RunOptions& options) {
   options.between_nodes = BetweenNodes::kSockets;
   if (options.remote_shell.empty()) options.remote_shell = options.programs[0].remote_shell;
   if (options.remote_shell.empty()) options.remote_shell = "ssh -o BatchMode=yes";
-  return {};
+  return check_remote_shell(options);
 }
 
 std::optional<Error> check_survival(const RunOptions& options) {

@@ -101,6 +101,11 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "with --listen: the time that agents have to join\n"
                  "(default: 300)")
       ->type_name("SECONDS");
+  app.add_flag("--encrypt", o.encrypt,
+               "encrypt what hosts send to each other: messages, and\n"
+               "parts of snapshots (TLS 1.3). Orders and output are, with\n"
+               "--listen, or by the remote shell (ssh). On one host it has\n"
+               "no effect. Slower: docs/hosts.md");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
                "MASTER_PORT for ranks, as torch.distributed reads them");

@@ -193,7 +193,7 @@ void JoinedAgents::accept_all() {
     if (visitors_.size() == kMostUnproved) visitors_.erase(visitors_.begin());
     prepare_control_connection(socket.get());
     const std::uint64_t number = next_number_++;
-    auto tls = tls_.open(socket.get(), TlsSide::kFtrun, settings_.secret);
+    auto tls = tls_.open(socket.get(), TlsSide::kAccepts, TlsUse::kOrders, settings_.secret);
     MessageStream::Calls calls = {
         [this, number](std::string_view message) { on_message(number, message); },
         [this, number](const std::string& why) {

@@ -1,12 +1,8 @@
 #include "launcher/hosts/joining.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <optional>
 #include <utility>
 
 #include "launcher/base/loop.h"
@@ -22,25 +18,6 @@ constexpr std::uint64_t kProofNs = 5'000'000'000;
 constexpr std::uint64_t kPauseNs = 500'000'000;
 constexpr std::uint64_t kProgressNs = 10'000'000'000;
 
-// Makes the handshake. Returns why it was not made; `is_final`: and why it never will be.
-std::optional<std::string> prove(int socket, Tls& tls, bool& is_final) {
-  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
-  const std::uint64_t end_ns = monotonic_ns() + kProofNs;
-  for (std::uint64_t now_ns; (now_ns = monotonic_ns()) < end_ns;) {
-    const int n = tls.prove();
-    if (n > 0) return {};
-    if (n == 0) return "it has closed the connection";
-    if (errno == EPROTO) {
-      is_final = true;
-      return std::string("what listens there ") + tls.why();
-    }
-    if (errno != EAGAIN && errno != EINTR) return error_text(errno);
-    pollfd ready = {socket, tls.wants(), 0};
-    poll(&ready, 1, static_cast<int>((end_ns - now_ns) / 1'000'000) + 1);
-  }
-  return "what listens there does not answer";
-}
-
 }  // namespace
 
 Result<ControlConnection> connect_to_ftrun(const std::string& address, const TlsLibrary& tls,
@@ -54,11 +31,11 @@ Result<ControlConnection> connect_to_ftrun(const std::string& address, const Tls
     ControlConnection made{Descriptor(relay::connect_to(at, kConnectMs, &why)), nullptr};
     if (made.socket.open()) {
       prepare_control_connection(made.socket.get());
-      made.tls = tls.open(made.socket.get(), TlsSide::kAgent, secret);
+      made.tls = tls.open(made.socket.get(), TlsSide::kConnects, TlsUse::kOrders, secret);
       bool is_final = false;
-      const auto failure = prove(made.socket.get(), *made.tls, is_final);
+      const auto failure = prove_within(kProofNs, made.socket.get(), *made.tls, &is_final);
       if (!failure) return made;
-      why = *failure;
+      why = "what listens there " + *failure;
       if (is_final) {
         return Error{"--join " + address + ": " + why +
                      "; give both the same --secret-file, and the port of ftrun --listen"};

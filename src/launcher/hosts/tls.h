@@ -1,8 +1,7 @@
-// The encryption of a connection between ftrun and an agent that has joined: TLS 1.3, without
-// certificates. Each side proves that it knows the job's secret (an external pre-shared key), and
-// the keys of the connection are new (Diffie-Hellman): an attacker that learns the secret later
-// cannot read what was recorded. Implemented by librejoin_tls.so, which is loaded for such jobs
-// only.
+// The encryption of connections between hosts: TLS 1.3, without certificates. Each side proves that
+// it knows a secret (an external pre-shared key), and the keys of the connection are new
+// (Diffie-Hellman): an attacker that learns the secret later cannot read what was recorded.
+// Implemented by librejoin_tls.so, which is loaded for such jobs only.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +9,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/base/result.h"
 
 namespace rejoin::launcher {
 
-enum class TlsSide : std::uint8_t { kFtrun, kAgent };
+enum class TlsSide : std::uint8_t { kAccepts, kConnects };
+// What a connection is for. Each has keys of its own, whatever its secret is.
+enum class TlsUse : std::uint8_t {
+  kOrders,  // ftrun and an agent that has joined
+  kData,    // relays, or agents that give each other parts of snapshots
+};
 
-// One connection. All calls return at once.
+// One connection. All calls return at once if the socket is non-blocking. Another thread may fork a
+// child that uses TLS, too: the fork waits for calls that are being made.
 class Tls {
  public:
   Tls() = default;
@@ -42,23 +48,28 @@ class Tls {
   virtual const char* why() const = 0;
 };
 
-// Opens connections with one secret.
+// Makes the handshake of a connection within so many ns. Its socket becomes non-blocking. Returns
+// why it was not made, the predicate of a sentence about the other side. `is_final`, which may be
+// null: and it never will be, because that has another secret.
+std::optional<std::string> prove_within(std::uint64_t limit_ns, int socket, Tls& tls,
+                                        bool* is_final);
+
+// The function of librejoin_tls.so. The caller owns the result, which is null if there is no
+// memory.
+extern "C" Tls* rejoin_open_tls(int socket, TlsSide side, TlsUse use, const void* secret,
+                                std::size_t bytes);
+
 class TlsLibrary {
  public:
   // Errors: OpenSSL is not there.
   static Result<TlsLibrary> load(const std::string& lib_directory);
   // The socket is used, and has to stay open for as long as the result.
-  std::unique_ptr<Tls> open(int socket, TlsSide side, const std::string& secret) const;
+  std::unique_ptr<Tls> open(int socket, TlsSide side, TlsUse use, const std::string& secret) const;
 
  private:
-  using Open = Tls* (*)(int socket, TlsSide side, const void* secret, std::size_t bytes);
+  using Open = decltype(&rejoin_open_tls);
   explicit TlsLibrary(Open function) : open_(function) {}
   Open open_;
 };
 
 }  // namespace rejoin::launcher
-
-// The function of librejoin_tls.so. The caller owns the result, which is null if there is no
-// memory.
-extern "C" rejoin::launcher::Tls* rejoin_open_tls(int socket, rejoin::launcher::TlsSide side,
-                                                  const void* secret, std::size_t bytes);

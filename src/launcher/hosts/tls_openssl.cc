@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 
 #include <algorithm>
@@ -16,20 +17,42 @@
 namespace rejoin::launcher {
 namespace {
 
-// A change of what is said over the connection before versions are compared gets another name.
-constexpr char kIdentity[] = "rejoin agent 1";
-constexpr std::size_t kIdentityBytes = sizeof kIdentity - 1;
+// By TlsUse: the name of the key, and what it is made with. A change of what is said over a
+// connection before versions are compared gets another name.
+struct Use {
+  const char *identity, *label;
+};
+constexpr Use kUses[] = {{"rejoin agent 1", "rejoin: key of the connection to an agent\n"},
+                         {"rejoin data 1", "rejoin: key of a connection for data\n"}};
 constexpr unsigned char kCipher[] = {0x13, 0x01};
 constexpr char kCipherName[] = "TLS_AES_128_GCM_SHA256";
 
-// A key for this use only: the SHA-256 of its name and of the secret.
+// A key for this use only: the SHA-256 of its label and of the secret.
 using Key = std::array<unsigned char, 32>;
+
+// A connection's keys are changed after so many records. AES-GCM is good for 2^24.5 records of 16
+// KiB (RFC 8446, 5.5).
+constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 16;
+
+// Each call holds it shared, and a fork alone: the child finds the locks of OpenSSL free.
+pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+[[maybe_unused]] const int kWatchesForks =
+    pthread_atfork([] { pthread_rwlock_wrlock(&calls); }, [] { pthread_rwlock_unlock(&calls); },
+                   [] { calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP; });
+class Call {
+ public:
+  Call() { pthread_rwlock_rdlock(&calls); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() { pthread_rwlock_unlock(&calls); }
+};
 
 class OpenSslTls final : public Tls {
  public:
-  OpenSslTls(int socket, TlsSide side, const Key& key)
-      : key_(key), is_agent_(side == TlsSide::kAgent) {
-    context_ = SSL_CTX_new(is_agent_ ? TLS_client_method() : TLS_server_method());
+  OpenSslTls(int socket, TlsSide side, const Use& use, const Key& key)
+      : identity_(use.identity), key_(key), connects_(side == TlsSide::kConnects) {
+    const Call call;
+    context_ = SSL_CTX_new(connects_ ? TLS_client_method() : TLS_server_method());
     if (context_ == nullptr) return;
     const bool is_set = SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
                         SSL_CTX_set_ciphersuites(context_, kCipherName) == 1 &&
@@ -38,16 +61,17 @@ class OpenSslTls final : public Tls {
     SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                    SSL_MODE_RELEASE_BUFFERS);
     // Without the secret the handshake would need a certificate, and no authority is trusted.
-    SSL_CTX_set_verify(context_, is_agent_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
+    SSL_CTX_set_verify(context_, connects_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
     SSL_CTX_set_psk_use_session_callback(context_, use_session);
     SSL_CTX_set_psk_find_session_callback(context_, find_session);
     ssl_ = is_set ? SSL_new(context_) : nullptr;
     if (ssl_ == nullptr) return;
     SSL_set_app_data(ssl_, this);
     SSL_set_fd(ssl_, socket);
-    is_agent_ ? SSL_set_connect_state(ssl_) : SSL_set_accept_state(ssl_);
+    connects_ ? SSL_set_connect_state(ssl_) : SSL_set_accept_state(ssl_);
   }
   ~OpenSslTls() override {
+    const Call call;
     SSL_free(ssl_);
     SSL_CTX_free(context_);
     OPENSSL_cleanse(key_.data(), key_.size());
@@ -55,26 +79,25 @@ class OpenSslTls final : public Tls {
   bool works() const { return ssl_ != nullptr; }
 
   ssize_t read(void* to, std::size_t bytes) override {
-    if (const int proved = prove(); proved <= 0) return proved;
+    const Call call;
+    if (const int proved = proves(); proved <= 0) return proved;
     return done(SSL_read(ssl_, to, at_most(bytes)));
   }
   ssize_t write(const void* from, std::size_t bytes) override {
-    const int proved = prove();
+    const Call call;
+    const int proved = proves();
     const int n = proved <= 0 ? proved : done(SSL_write(ssl_, from, at_most(bytes)));
+    if (n > 0 && ++records_ % kMostRecords == 0) SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
     if (n != 0) return n;
     errno = EPIPE;  // the other side has ended the connection
     return -1;
   }
   int prove() override {
-    if (!why_.empty()) return fail(why_);  // for good
-    if (is_proved_) return 1;
-    if (const int n = done(SSL_do_handshake(ssl_)); n <= 0) return n;
-    // The session is the secret's; a handshake without it would have begun a new one.
-    if (SSL_session_reused(ssl_) != 1) return fail("has not proved that it knows the secret");
-    is_proved_ = true;
-    return 1;
+    const Call call;
+    return proves();
   }
   void end() override {
+    const Call call;
     ERR_clear_error();
     if (is_proved_) SSL_shutdown(ssl_);
   }
@@ -84,6 +107,16 @@ class OpenSslTls final : public Tls {
  private:
   static int at_most(std::size_t bytes) {
     return static_cast<int>(std::min<std::size_t>(bytes, 1 << 20));
+  }
+
+  int proves() {
+    if (!why_.empty()) return fail(why_);  // for good
+    if (is_proved_) return 1;
+    if (const int n = done(SSL_do_handshake(ssl_)); n <= 0) return n;
+    // The session is the secret's; a handshake without it would have begun a new one.
+    if (SSL_session_reused(ssl_) != 1) return fail("has not proved that it knows the secret");
+    is_proved_ = true;
+    return 1;
   }
 
   // What a call of OpenSSL has returned, as Tls does.
@@ -111,7 +144,7 @@ class OpenSslTls final : public Tls {
     constexpr int kAlert = SSL_AD_REASON_OFFSET;  // and above: the other side has sent one
     const int number = ERR_GET_REASON(reason);
     if (!is_proved_ && number == SSL_R_BINDER_DOES_NOT_VERIFY) return "has another secret";
-    if (!is_proved_ && is_agent_ && number >= kAlert) return "has another secret";
+    if (!is_proved_ && connects_ && number >= kAlert) return "has another secret";
     char text[256];
     ERR_error_string_n(reason, text, sizeof text);
     return std::string("has sent something that is not TLS 1.3 with the job's secret (") + text +
@@ -140,44 +173,48 @@ class OpenSslTls final : public Tls {
                          std::size_t* bytes, SSL_SESSION** session) {
     if (digest != nullptr && !EVP_MD_is_a(digest, "SHA256")) return 0;
     *session = of(ssl)->session();
-    *identity = reinterpret_cast<const unsigned char*>(kIdentity);
-    *bytes = kIdentityBytes;
+    *identity = reinterpret_cast<const unsigned char*>(of(ssl)->identity_.data());
+    *bytes = of(ssl)->identity_.size();
     return *session != nullptr;
   }
   // Another identity is none: the handshake fails, because there is no certificate.
   static int find_session(SSL* ssl, const unsigned char* identity, std::size_t bytes,
                           SSL_SESSION** session) {
     *session = nullptr;
-    if (bytes != kIdentityBytes || memcmp(identity, kIdentity, bytes) != 0) return 1;
+    const std::string& own = of(ssl)->identity_;
+    if (bytes != own.size() || memcmp(identity, own.data(), bytes) != 0) return 1;
     *session = of(ssl)->session();
     return *session != nullptr;
   }
 
+  const std::string identity_;
   Key key_;
-  const bool is_agent_;
+  const bool connects_;
   SSL_CTX* context_ = nullptr;
   SSL* ssl_ = nullptr;
   bool is_proved_ = false;
+  std::uint64_t records_ = 0;  // that were sent
   short wants_ = POLLIN;
   std::string why_;
 };
 
 }  // namespace
-}  // namespace rejoin::launcher
 
-extern "C" rejoin::launcher::Tls* rejoin_open_tls(int socket, rejoin::launcher::TlsSide side,
-                                                  const void* secret, std::size_t bytes) {
-  using rejoin::launcher::OpenSslTls;
-  std::string text = "rejoin: key of the connection to an agent\n";
+extern "C" Tls* rejoin_open_tls(int socket, TlsSide side, TlsUse use, const void* secret,
+                                std::size_t bytes) {
+  const Use& of = kUses[static_cast<std::size_t>(use)];
+  std::string text = of.label;
   text.append(static_cast<const char*>(secret), bytes);
-  rejoin::launcher::Key key;
+  Key key;
   unsigned int size = 0;
   const int digested =
       EVP_Digest(text.data(), text.size(), key.data(), &size, EVP_sha256(), nullptr);
   OPENSSL_cleanse(text.data(), text.size());
   if (digested != 1 || size != key.size()) return nullptr;
-  auto* made = new (std::nothrow) OpenSslTls(socket, side, key);
+  auto* made = new (std::nothrow) OpenSslTls(socket, side, of, key);
   if (made != nullptr && made->works()) return made;
   delete made;
   return nullptr;
 }
+
+}  // namespace rejoin::launcher

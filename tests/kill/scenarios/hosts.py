@@ -30,7 +30,7 @@ def agents(job):
 
 
 @scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
-def hosts_relays_die(t, layout):
+def hosts_relays_die(t, layout, *more):
     """Relays are killed again and again: another one takes the place of each, and nothing is lost."""
     n = ranks_of(layout)
     command = ("layout", layout, "15")
@@ -45,12 +45,12 @@ def hosts_relays_die(t, layout):
                     os.kill(t.rng.choice(found), signal.SIGKILL)
 
     for _ in range(30 if t.long else 3):
-        result = t.run(n, *command, flags=flags_of(layout), interfere=interfere)
+        result = t.run(n, *command, flags=flags_of(layout, *more), interfere=interfere)
         judge(result, expected, n)
 
 
 @scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
-def hosts_relays_and_ranks_die(t, layout):
+def hosts_relays_and_ranks_die(t, layout, *more):
     """The same, while ranks die and go on from images."""
     n = ranks_of(layout)
     command = ("layout", layout, "15")
@@ -72,7 +72,7 @@ def hosts_relays_and_ranks_die(t, layout):
         ranks(job)
 
     for _ in range(30 if t.long else 2):
-        result = t.run(n, *command, flags=flags_of(layout, *EVERY_10_MS), interfere=interfere)
+        result = t.run(n, *command, flags=flags_of(layout, *EVERY_10_MS, *more), interfere=interfere)
         judge(result, expected, n)
 
 
@@ -86,7 +86,7 @@ def require_replayed(result):
 
 
 @scenario(layout=["1,1", "2,1"], option=["images", "polls", "main"], sweeps=True, labels=["threads"])
-def hosts_large_messages(t, layout, option):
+def hosts_large_messages(t, layout, option, *more):
     """What a receiver's host has not kept of large messages is sent again to its next incarnation."""
     n = ranks_of(layout)
     command = ("relayed", "steps=60", f"polls={int(option == 'polls')}")
@@ -94,25 +94,25 @@ def hosts_large_messages(t, layout, option):
     if option == "main":
         for _ in range(20 if t.long else 3):
             kills = [Kill(rank, t.rng.randrange(20, 120)) for rank in range(n) if t.rng.random() < 0.7]
-            result = t.run(n, *command, kills=kills, flags=flags_of(layout, "--snapshots", "off"))
+            result = t.run(n, *command, kills=kills, flags=flags_of(layout, "--snapshots", "off", *more))
             require(result.code == 0 and len(result.named("death")) == len(kills), "not as killed", result)
             require_same(result, expected, n)
             require_replayed(result)
         return
     for _ in range(40 if t.long else 3):
-        result = t.run(n, *command, flags=flags_of(layout, *EVERY_10_MS), interfere=at_random(t.rng))
+        result = t.run(n, *command, flags=flags_of(layout, *EVERY_10_MS, *more), interfere=at_random(t.rng))
         judge(result, expected, n)
 
 
 @scenario(layout=["1,1", "2,1,2"], labels=["threads"])
-def hosts_relays_alone(t, layout):
+def hosts_relays_alone(t, layout, *more):
     """Where ranks may not have the sockets of their relay, it does everything itself; ranks die."""
     n = ranks_of(layout)
     command, flags = ("layout", layout, "10"), flags_of(layout)
     expected = t.undisturbed(n, *command, flags=flags)
     for _ in range(20 if t.long else 2):
         result = t.run(
-            n, *command, flags=[*flags, *EVERY_10_MS], prefix=t.forbidding("pidfd_getfd"), interfere=at_random(t.rng)
+            n, *command, flags=[*flags, *EVERY_10_MS, *more], prefix=t.forbidding("pidfd_getfd"), interfere=at_random(t.rng)
         )
         judge(result, expected, n)
 
@@ -290,13 +290,13 @@ def two_networks():
 
 
 @scenario(cut_s=[1, 20])
-def hosts_cut(t, cut_s):
+def hosts_cut(t, cut_s, *more):
     """The network between two hosts is down for a while, also for longer than a connection lasts."""
     command = ("steps", "count=1500", "pause_us=1000")
     expected = t.undisturbed(4, *command)
     with two_networks() as names:
         text = f'#!/bin/sh\nhost=$1\nshift\nexec nsenter --net=/run/netns/rejoin-{os.getpid()}-${{host##*.}} sh -c "$*"\n'
-        flags = ["-H", "10.79.0.1:2,10.79.0.2:2", "--remote-shell", t.script("shell", text)]
+        flags = ["-H", "10.79.0.1:2,10.79.0.2:2", "--remote-shell", t.script("shell", text), *more]
 
         def interfere(job):
             job.until_event("init", 3)

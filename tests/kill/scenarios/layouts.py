@@ -46,7 +46,7 @@ def layout_blocks(t, between):
 
 
 @scenario(layout=["1,1", "2,1,2"], between=["messages", "sockets"], labels=["threads"])
-def layout_images(t, layout, between):
+def layout_images(t, layout, between, *more):
     """Ranks on nodes that share no memory die at any time, and go on from images."""
     n = ranks_of(layout)
     rounds = "40" if between == "messages" else "15"
@@ -54,7 +54,7 @@ def layout_images(t, layout, between):
     expected = t.undisturbed(n, *command, flags=flags)
     woken = 0
     for _ in t.runs(2, 40, lambda: woken):
-        result = t.run(n, *command, flags=[*flags, *EVERY_10_MS], interfere=at_random(t.rng))
+        result = t.run(n, *command, flags=[*flags, *EVERY_10_MS, *more], interfere=at_random(t.rng))
         judge(result, expected, n)
         woken += from_images(result)
     require(woken > 0, "no rank went on from an image", result)
