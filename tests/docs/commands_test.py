@@ -42,6 +42,7 @@ ELSEWHERE = {
     ".ci/sanitize asan": "./check",
     "ftrun -H a:4,b:4 ./a.out": "kill.hosts_by_name",
     "ftrun -H a:4,b:4,c:4 --survive host --spares 1 ./a.out": "kill.host_is_frozen, kill.host_is_lost.*",
+    "ftrun -H a:4,b:4 --encrypt ./a.out": "kill.encrypted_hosts_cut.*",
     "ftrun --listen :7000 --nodes 2 --npernode 4 ./a.out": "kill.joined_ranks_die.nodes",
     "ftrun --listen :7000 --nodes 2 --npernode 4 --secret-file secret ./a.out": "kill.joined_before_ftrun",
     "ftrun agent --join head:7000 --secret-file secret": "kill.joined_before_ftrun",

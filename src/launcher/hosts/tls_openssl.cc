@@ -4,7 +4,6 @@
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <new>
 #include <string>
 
+#include "launcher/hosts/openssl_call.h"
 #include "launcher/hosts/tls.h"
 
 namespace rejoin::launcher {
@@ -34,24 +34,11 @@ using Key = std::array<unsigned char, 32>;
 // KiB (RFC 8446, 5.5).
 constexpr std::uint64_t kMostRecords = std::uint64_t{1} << 16;
 
-// Each call holds it shared, and a fork alone: the child finds the locks of OpenSSL free.
-pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-[[maybe_unused]] const int kWatchesForks =
-    pthread_atfork([] { pthread_rwlock_wrlock(&calls); }, [] { pthread_rwlock_unlock(&calls); },
-                   [] { calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP; });
-class Call {
- public:
-  Call() { pthread_rwlock_rdlock(&calls); }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  ~Call() { pthread_rwlock_unlock(&calls); }
-};
-
 class OpenSslTls final : public Tls {
  public:
   OpenSslTls(int socket, TlsSide side, const Use& use, const Key& key)
       : identity_(use.identity), key_(key), connects_(side == TlsSide::kConnects) {
-    const Call call;
+    OpenSslCall call;
     context_ = SSL_CTX_new(connects_ ? TLS_client_method() : TLS_server_method());
     if (context_ == nullptr) return;
     const bool is_set = SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
@@ -71,20 +58,21 @@ class OpenSslTls final : public Tls {
     connects_ ? SSL_set_connect_state(ssl_) : SSL_set_accept_state(ssl_);
   }
   ~OpenSslTls() override {
-    const Call call;
+    OpenSslCall call;
     SSL_free(ssl_);
     SSL_CTX_free(context_);
     OPENSSL_cleanse(key_.data(), key_.size());
+    call.forget_thread();
   }
   bool works() const { return ssl_ != nullptr; }
 
   ssize_t read(void* to, std::size_t bytes) override {
-    const Call call;
+    OpenSslCall call;
     if (const int proved = proves(); proved <= 0) return proved;
     return done(SSL_read(ssl_, to, at_most(bytes)));
   }
   ssize_t write(const void* from, std::size_t bytes) override {
-    const Call call;
+    OpenSslCall call;
     const int proved = proves();
     const int n = proved <= 0 ? proved : done(SSL_write(ssl_, from, at_most(bytes)));
     if (n > 0 && ++records_ % kMostRecords == 0) SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
@@ -93,11 +81,13 @@ class OpenSslTls final : public Tls {
     return -1;
   }
   int prove() override {
-    const Call call;
-    return proves();
+    OpenSslCall call;
+    const int proved = proves();
+    if (proved > 0) call.forget_thread();  // another thread may go on
+    return proved;
   }
   void end() override {
-    const Call call;
+    OpenSslCall call;
     ERR_clear_error();
     if (is_proved_) SSL_shutdown(ssl_);
   }
@@ -198,19 +188,24 @@ class OpenSslTls final : public Tls {
   std::string why_;
 };
 
+bool make_key(const Use& use, const void* secret, std::size_t bytes, Key& key) {
+  OpenSslCall call;
+  std::string text = use.label;
+  text.append(static_cast<const char*>(secret), bytes);
+  unsigned int size = 0;
+  const int digested =
+      EVP_Digest(text.data(), text.size(), key.data(), &size, EVP_sha256(), nullptr);
+  OPENSSL_cleanse(text.data(), text.size());
+  return digested == 1 && size == key.size();
+}
+
 }  // namespace
 
 extern "C" Tls* rejoin_open_tls(int socket, TlsSide side, TlsUse use, const void* secret,
                                 std::size_t bytes) {
   const Use& of = kUses[static_cast<std::size_t>(use)];
-  std::string text = of.label;
-  text.append(static_cast<const char*>(secret), bytes);
   Key key;
-  unsigned int size = 0;
-  const int digested =
-      EVP_Digest(text.data(), text.size(), key.data(), &size, EVP_sha256(), nullptr);
-  OPENSSL_cleanse(text.data(), text.size());
-  if (digested != 1 || size != key.size()) return nullptr;
+  if (!make_key(of, secret, bytes, key)) return nullptr;
   auto* made = new (std::nothrow) OpenSslTls(socket, side, of, key);
   if (made != nullptr && made->works()) return made;
   delete made;

@@ -12,7 +12,8 @@ namespace rejoin::launcher {
 namespace {
 
 constexpr std::uint64_t kProofNs = 2'000'000'000;
-constexpr std::size_t kBytes = 64 * 1024;  // that the thread holds, of each direction
+constexpr std::size_t kRecordBytes = 16 * 1024;
+constexpr std::size_t kBytes = 4 * kRecordBytes;  // that the thread holds, of each direction
 
 // Bytes that have come at one end, and go to the other.
 struct Way {
@@ -57,26 +58,39 @@ class Tunnel {
     return Did::kNothing;
   }
 
-  // The two halves of a way: it is filled when it is empty, else emptied.
+  // A way is filled when it is empty, and then emptied.
   Did move_out() {
     if (out_.is_empty()) {
       const ssize_t n = recv(clear_.get(), out_.bytes.data(), kBytes, MSG_DONTWAIT);
       filled(out_, n);
       if (n <= 0) return did(n, clear_waits_, POLLIN);
     }
-    const ssize_t n = tls_->write(out_.data(), out_.size());
-    if (n > 0) out_.begin += static_cast<std::size_t>(n);
-    return did(n, tls_waits_, tls_->wants());
+    for (;;) {
+      const ssize_t n = tls_->write(out_.data(), out_.size());
+      if (n <= 0) return did(n, tls_waits_, tls_->wants());
+      out_.begin += static_cast<std::size_t>(n);
+      if (out_.is_empty()) return Did::kMoved;
+    }
   }
   Did move_in() {
     if (in_.is_empty()) {
-      const ssize_t n = tls_->read(in_.bytes.data(), kBytes);
-      filled(in_, n);
+      const ssize_t n = read_records();
       if (n <= 0) return did(n, tls_waits_, tls_->wants());
     }
     const ssize_t n = send(clear_.get(), in_.data(), in_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) in_.begin += static_cast<std::size_t>(n);
     return did(n, clear_waits_, POLLOUT);
+  }
+  // Reads what there is, as far as whole records have room. Returns bytes, or what the first read
+  // has returned.
+  ssize_t read_records() {
+    filled(in_, 0);
+    for (;;) {
+      const ssize_t n = tls_->read(in_.bytes.data() + in_.end, kBytes - in_.end);
+      if (n <= 0 && in_.is_empty()) return n;
+      if (n > 0) in_.end += static_cast<std::size_t>(n);
+      if (n <= 0 || kBytes - in_.end < kRecordBytes) return static_cast<ssize_t>(in_.size());
+    }
   }
   static void filled(Way& way, ssize_t n) {
     way.begin = 0;
