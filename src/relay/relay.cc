@@ -136,7 +136,7 @@ void Relay::keep_connected(std::uint32_t node) {
   const Address& address = plan_.nodes[node];
   std::uint64_t told_at_ns = now_ns() + kTellAfterNs;  // 0: it has been told
   for (;;) {
-    std::string why = "it has another secret, or is no relay";
+    std::string why = "it has another secret, does not encrypt as this node does, or is no relay";
     const int fd = connect_to(address, kConnectMs, &why);
     const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived(node, -1);
     if (arrived.second >= 0) {

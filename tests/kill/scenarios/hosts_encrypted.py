@@ -26,13 +26,13 @@ from scenarios.layouts import layout_images
 ENCRYPT = "--encrypt"
 
 
-@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
+@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"], limit_s=480)
 def encrypted_relays_die(t, layout):
     """Relays are killed again and again, and with them the threads that encrypt."""
     hosts_relays_die(t, layout, ENCRYPT)
 
 
-@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
+@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"], limit_s=480)
 def encrypted_relays_and_ranks_die(t, layout):
     """The same, while ranks die and go on from images."""
     hosts_relays_and_ranks_die(t, layout, ENCRYPT)
@@ -44,13 +44,13 @@ def encrypted_large_messages(t, layout, option):
     hosts_large_messages(t, layout, option, ENCRYPT)
 
 
-@scenario(layout=["2,1,2"], labels=["threads"])
+@scenario(layout=["2,1,2"], labels=["threads"], limit_s=480)
 def encrypted_relays_alone(t, layout):
     """Relays do everything themselves; ranks die."""
     hosts_relays_alone(t, layout, ENCRYPT)
 
 
-@scenario(layout=["1,1", "2,1,2"], labels=["threads"])
+@scenario(layout=["1,1", "2,1,2"], labels=["threads"], limit_s=480)
 def encrypted_layout_images(t, layout):
     """Each result has the bits that it has without encryption, while ranks die."""
     layout_images(t, layout, "sockets", ENCRYPT)
@@ -62,7 +62,7 @@ def encrypted_hosts_cut(t, cut_s):
     hosts_cut(t, cut_s, ENCRYPT)
 
 
-@scenario(layout=["1,1", "2,2", "1,1,1"], sweeps=True, limit_s=240)
+@scenario(layout=["1,1", "2,2", "1,1,1"], sweeps=True, limit_s=480)
 def encrypted_host_is_lost(t, layout):
     """Agents are killed: parts are given and fetched over encrypted connections."""
     drifts(t, layout, 3, "--spares", "3", ENCRYPT)
