@@ -197,6 +197,7 @@ def back_after_the_end(t, moment, program):
         if program == "drift":
             judge(result, 3, 400)
         else:
+            require_met("there is no set of snapshots" not in result.err, "a set before the death", result)
             require(result.code == 0, f"exit code {result.code}", result)
             require_same(result, t.undisturbed(3, *command[program]), 3)
         if program == "thread_ring" and not result.named("rollback"):
