@@ -17,8 +17,8 @@
 namespace rejoin::launcher {
 namespace {
 
-// By TlsUse: the name of the key, and what it is made with. A change of what is said over a
-// connection before versions are compared gets another name.
+// The PSK identity of each TlsUse, and the label from which its key is derived. The identity has to
+// change with the part of the protocol that both sides speak before they compare versions.
 struct Use {
   const char *identity, *label;
 };
