@@ -83,6 +83,16 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                  "only messages; or sockets: connections, as different\n"
                  "machines do, to try that")
       ->type_name("WHAT");
+  app.add_flag("--torch", o.torch,
+               "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
+               "MASTER_PORT for ranks, as torch.distributed reads them");
+  app.add_flag("--oversubscribe", raw.ignored, "has no effect: always allowed");
+  app.add_flag("--allow-run-as-root", raw.ignored, "has no effect: always allowed");
+}
+
+void describe_hosts(CLI::App& app, Raw& raw) {
+  RunOptions& o = raw.options;
+  app.option_defaults()->group("Several hosts (docs/hosts.md)");
   app.add_option("--remote-shell", raw.remote_shell,
                  "command that runs a command on the host that follows it\n"
                  "(default: srun in a Slurm allocation that names the hosts,\n"
@@ -106,11 +116,6 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
                "parts of snapshots (TLS 1.3). Orders and output are, with\n"
                "--listen, or by the remote shell (ssh). On one host it has\n"
                "no effect. Slower: docs/hosts.md");
-  app.add_flag("--torch", o.torch,
-               "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
-               "MASTER_PORT for ranks, as torch.distributed reads them");
-  app.add_flag("--oversubscribe", raw.ignored, "has no effect: always allowed");
-  app.add_flag("--allow-run-as-root", raw.ignored, "has no effect: always allowed");
 }
 
 void describe_snapshots(CLI::App& app, Raw& raw) {
@@ -293,6 +298,7 @@ void describe_job(CLI::App& app, Raw& raw) {
   app.description(kDescription);
   app.footer(kFooter);
   describe_mpirun_options(app, raw);
+  describe_hosts(app, raw);
   describe_deaths(app, raw);
   describe_journal(app, raw);
   describe_snapshots(app, raw);
