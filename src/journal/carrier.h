@@ -24,6 +24,9 @@ struct Loan {
   std::uint64_t context = 0, sequence = 0;
   Part part = Part::kNode;
   std::uint32_t element_bytes = 0;  // as in Departure
+  // That gives these bytes. If they are received: that has sent them before their departure; 0: it
+  // is a message.
+  std::uint32_t incarnation = 0;
 
   std::uint64_t end() const { return at + bytes; }
   bool has(Offset offset) const { return offset >= at && offset < end(); }
@@ -37,6 +40,12 @@ struct Loan {
 constexpr std::uint64_t ahead_key(std::uint64_t context, std::uint64_t sequence, Part part) {
   return mix(context ^ mix(2 * sequence + (part == Part::kSlice ? 1 : 0))) | 1;
 }
+
+// What another node has said of bytes that it sends before their departure.
+struct Ahead {
+  Offset at = 0;                  // where they will lie; 0: it is not known
+  std::uint32_t incarnation = 0;  // of the rank that will give them
+};
 
 // The loans of the process that drives a connection; null: none.
 struct Loans {
@@ -59,10 +68,8 @@ class Carrier {
   // received there. False: another thread has lent something.
   virtual bool send_from(const Loan* loan) = 0;
   virtual bool receive_to(Loan* loan) = 0;
-  // Where bytes will lie that `node` sends before their departure; 0: it is not known. A hint.
-  virtual Offset ahead(std::uint32_t node, std::uint64_t key) = 0;
-  // How often `node` has said where such bytes will lie. If it says so again, they may be others.
-  virtual std::uint64_t aheads(std::uint32_t node) = 0;
+  // What `node` has said of bytes with this key. A hint.
+  virtual Ahead ahead(std::uint32_t node, std::uint64_t key) = 0;
   // Gives up everything, so that an image of the process has none of it.
   virtual void let_go() = 0;
 

@@ -67,8 +67,7 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   // See Carrier. False: nothing is sent from there, or received there.
   { host.send_from(static_cast<const Loan*>(nullptr)) } -> std::same_as<bool>;
   { host.receive_to(static_cast<Loan*>(nullptr)) } -> std::same_as<bool>;
-  { host.ahead(rank, number) } -> std::same_as<Offset>;
-  { host.aheads(rank) } -> std::same_as<std::uint64_t>;
+  { host.ahead(rank, number) } -> std::same_as<Ahead>;
   // Whether the rank uses the same segment, so that what is published need not be carried to it.
   { host.is_near(rank) } -> std::same_as<bool>;
   // Makes shared memory safe to touch; false: no more memory.

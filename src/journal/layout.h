@@ -395,6 +395,7 @@ struct alignas(kLine) Departure {
   // 0: every node needs all of it. Else: each needs only its slice (engine::ChunkPlan::slice, of
   // one chunk, by the order of nodes in the context), and this is the size of an element.
   OwnerWord<std::uint32_t> element_bytes;
+  OwnerWord<std::uint32_t> incarnation;  // that the owner was
 };
 static_assert(sizeof(Departure) == kLine);
 enum class Part : std::uint32_t {

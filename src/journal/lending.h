@@ -18,14 +18,16 @@ class Lending {
   Lending& operator=(const Lending&) = delete;
   ~Lending() { end(); }
 
-  // Lends `to` for `bytes` of rank `from` that will lie at `at`, unless another thread has lent
-  // something. `message`: as in Loan.
-  void begin(Offset at, std::byte* to, std::uint64_t bytes, std::uint32_t from,
-             Offset message = 0) {
+  // Lends `to` for `bytes` of a message, or of a departure that was said to come, unless another
+  // thread has lent something. `message`: as in Loan.
+  void begin_message(Offset message, Offset at, std::byte* to, std::uint64_t bytes) {
     loan_ = {at, to, bytes};
     loan_.message = message;
-    from_ = from;
-    aheads_ = host_.aheads(from);
+    lent_ = host_.receive_to(&loan_);
+  }
+  void begin_ahead(const Ahead& ahead, std::byte* to, std::uint64_t bytes) {
+    loan_ = {ahead.at, to, bytes};
+    loan_.incarnation = ahead.incarnation;
     lent_ = host_.receive_to(&loan_);
   }
   void end() {
@@ -36,12 +38,12 @@ class Lending {
   bool is_lent() const { return lent_; }
 
   // Calls copy(begin, end) for what of bytes [begin, end) at `at` was not written to the buffer.
-  // is_ahead: they have come before their departure. If their rank has died meanwhile, its next
-  // incarnation may have sent other bytes, and another process may have received them.
+  // `incarnation`: of the rank that has given the departure; 0: it is a message. Another one than
+  // that of which bytes came ahead may have given others.
   template <class Copy>
-  void for_rest(Offset at, std::uint64_t begin, std::uint64_t end, bool is_ahead,
+  void for_rest(Offset at, std::uint64_t begin, std::uint64_t end, std::uint32_t incarnation,
                 Copy&& copy) const {
-    const bool is_it = loan_.at == at && (!is_ahead || aheads_ == host_.aheads(from_));
+    const bool is_it = loan_.at == at && loan_.incarnation == incarnation;
     const std::uint64_t from = is_it ? std::clamp(loan_.from, begin, end) : end;
     const std::uint64_t to = is_it ? std::clamp(loan_.to, from, end) : end;
     if (from > begin) copy(begin, from);
@@ -52,8 +54,6 @@ class Lending {
   Host& host_;
   Loan loan_;
   bool lent_ = false;
-  std::uint32_t from_ = 0;
-  std::uint64_t aheads_ = 0;  // of that rank's node when the buffer was lent
 };
 
 }  // namespace rejoin::journal

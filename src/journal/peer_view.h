@@ -11,6 +11,7 @@
 #include "journal/layout.h"
 #include "journal/log.h"
 #include "journal/not_kept.h"
+#include "journal/pieces.h"
 
 namespace rejoin::journal {
 
@@ -44,6 +45,7 @@ struct Departed {
   std::uint32_t fingerprint;  // of its own contribution
   Part part;
   std::uint32_t element_bytes;  // as in Departure
+  std::uint32_t incarnation;    // that its rank was
 };
 
 // What a rank has said of one of its versions.
@@ -72,6 +74,11 @@ class PeerView {
   // Payload of `bytes` in some rank's region.
   std::span<const std::byte> payload(Offset at, std::uint64_t bytes) const {
     return {base_ + at, bytes};
+  }
+  // journal::for_each_piece() of a record's value, if is_in_pieces().
+  template <class Take>
+  void for_each_piece(std::uint64_t value, std::uint64_t bytes, Take&& take) const {
+    journal::for_each_piece(base_, value, bytes, take);
   }
   std::uint32_t ranks() const { return header_->ranks; }
   // The node that a rank belongs to. Never changes.
@@ -116,7 +123,8 @@ class PeerView {
                            get(d.chain),
                            get(d.fingerprint),
                            static_cast<Part>(get(d.part)),
-                           get(d.element_bytes)};
+                           get(d.element_bytes),
+                           get(d.incarnation)};
     order_stores();  // and loads
     if (d.ready.load(std::memory_order_relaxed) != k + 1) return std::nullopt;
     return copy;

@@ -97,8 +97,15 @@ class BootstrapCache {
       const journal::Offset at = journal_.region().memory().allocate_model(result_bytes);
       if (at == 0) journal_.out_of_memory();
       head->marked_bytes = kept;
-      std::memcpy(journal::own_bytes(host_, at), peers_.payload(record.value, result_bytes).data(),
-                  result_bytes);
+      std::byte* const to = journal::own_bytes(host_, at);
+      const auto copy = [&](std::uint64_t place, const std::byte* from, std::uint64_t bytes) {
+        std::memcpy(to + place, from, bytes);
+      };
+      if (journal::is_in_pieces(record.value)) {
+        peers_.for_each_piece(record.value, result_bytes, copy);
+      } else {
+        copy(0, peers_.payload(record.value, result_bytes).data(), result_bytes);
+      }
       record.value = at;
     }
     journal::Marked* m = journal_.marked().next();

@@ -144,35 +144,32 @@ class BroadcastOp final : public Replicated<H> {
     }
     if (this->woken_before_taking()) [[unlikely]]
       return Progress::kPending;
-    ops_.host.step(Step::kPayload);
-    const std::byte* from = departures.bytes_of(d);
+    // The bytes stay where they are, in this node's copy of the root's region, as long as the
+    // root's do: until the marks of all members have passed the operation.
     const bool early = is_early();
     if (early) {
+      const std::byte* from = departures.bytes_of(d);
       std::byte* const to = static_cast<std::byte*>(spec_.early);
-      lending_.for_rest(d.value, 0, spec_.result_bytes, true,
+      lending_.for_rest(d.value, 0, spec_.result_bytes, d.incarnation,
                         [&](std::size_t begin, std::size_t end) {
                           copy_payload(to + begin, from + begin, end - begin);
                         });
       lending_.end();
-      from = to;
     }
-    const std::uint64_t value = ops_.journal.store(
-        from, spec_.result_bytes, [this](std::size_t bytes) { return this->allocate(bytes); });
     ops_.execution.inside();
-    this->commit(value);
-    this->give(value, early);
+    this->commit(d.value);
+    this->give(d.value, early);
     return this->end(Status::kOk);
   }
-  // Whether the leader of a node writes the bytes to the program's buffer before it stores them.
+  // Whether the leader of a node has the bytes received to the program's buffer, too.
   bool is_early() const {
     return spec_.early != nullptr && !nonblocking_ && spec_.result_bytes >= kLeastEarly;
   }
   void lend(Departures<H>& departures) {
     if (!is_early() || lending_.is_lent()) return;
-    const journal::Offset at = departures.ahead(root_, journal::Part::kNode);
-    if (at == 0) return;
-    lending_.begin(at, static_cast<std::byte*>(spec_.early), spec_.result_bytes,
-                   c_.members.world[root_]);
+    const journal::Ahead ahead = departures.ahead(root_, journal::Part::kNode);
+    if (ahead.at == 0) return;
+    lending_.begin_ahead(ahead, static_cast<std::byte*>(spec_.early), spec_.result_bytes);
   }
 
   [[gnu::noinline]] Progress wait_for_readers(bool thorough) {

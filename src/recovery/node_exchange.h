@@ -16,6 +16,7 @@
 #include "engine/node_parts.h"
 #include "engine/plan.h"
 #include "journal/lending.h"
+#include "journal/pieces.h"
 #include "recovery/operations.h"
 #include "recovery/span.h"
 
@@ -49,8 +50,9 @@ class Departures {
   void give(Part part, std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint,
             std::uint32_t element_bytes = 0) {
     const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
-    ops_.journal.depart(c_.span->departures, {e_.sequence, value, bytes, e_.call, chain,
-                                              fingerprint, part, element_bytes});
+    ops_.journal.depart(c_.span->departures,
+                        {e_.sequence, value, bytes, e_.call, chain, fingerprint, part,
+                         element_bytes, ops_.execution.incarnation()});
     if (!journal::breaks(ops_.host, Rule::kRingAfterDeparture)) ring_leaders();
   }
 
@@ -73,6 +75,7 @@ class Departures {
     loan.sequence = e_.sequence;
     loan.part = part;
     loan.element_bytes = element_bytes;
+    loan.incarnation = ops_.execution.incarnation();
     const bool lent = is_large && host.send_from(&loan);
     // A step of a connection sends at most a mebibyte.
     constexpr std::size_t kStep = 1 << 20;
@@ -80,8 +83,8 @@ class Departures {
     copy();
     if (lent) host.send_from(nullptr);
   }
-  // Where the bytes will lie that member i sends before its departure; 0: it is not known.
-  journal::Offset ahead(std::uint32_t i, Part part) {
+  // What is known of the bytes that member i sends before its departure.
+  journal::Ahead ahead(std::uint32_t i, Part part) {
     return ops_.host.ahead(c_.members.world[i],
                            journal::ahead_key(c_.members.context, e_.sequence, part));
   }
@@ -166,12 +169,22 @@ class NodeExchange {
   void give(std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
     departures_.give(Part::kNode, value, bytes, fingerprint, element_bytes());
   }
-  // Copies the contribution of the only member of this rank's node to `value`, to be given.
+  // Copies the contribution of the only member of this rank's node to `value`, to be given: all of
+  // it that other leaders read.
   void put_input(std::uint64_t value, std::size_t bytes) {
-    departures_.put(Part::kNode, value, static_cast<const std::byte*>(spec_.input), bytes,
-                    element_bytes());
+    const auto* input = static_cast<const std::byte*>(spec_.input);
+    const auto copy = [&](std::size_t begin, std::size_t end) {
+      std::byte* const to = journal::own_bytes(ops_.host, value);
+      ops_.host.payload_stores().copy(to + begin, input + begin, end - begin);
+    };
+    const Slice mine = is_sliced() ? slice(span_.mine) : Slice{bytes, bytes};
+    departures_.put(Part::kNode, value, input, bytes, element_bytes(), [&] {
+      copy(0, mine.begin);
+      copy(mine.end, bytes);
+    });
   }
-  // REQUIRES that this rank has given its node's part, `value`. is_input: it is the input. early:
+  // REQUIRES that this rank has given its node's part, `value`. is_input: the input is that part
+  // alone, and this rank's slice of it is only there. early:
   // null, or spec.early.
   void begin(std::uint64_t value, std::uint32_t fingerprint, bool is_input, std::byte* early) {
     fingerprint_ = fingerprint;
@@ -187,7 +200,8 @@ class NodeExchange {
                                .chain = 0,
                                .fingerprint = 0,
                                .part = Part::kNode,
-                               .element_bytes = 0};
+                               .element_bytes = 0,
+                               .incarnation = 0};
     next_ = 0;
     result_ = 0;
     part_ = Part::kNode;
@@ -198,26 +212,27 @@ class NodeExchange {
   Progress advance(bool thorough, Allocate&& allocate) {
     if (part_ == Part::kNode) {
       if (const Progress p = collect(thorough); p != Progress::kDone) return p;
-      if (result_ == 0 && spec_.result_bytes > journal::kInlineBytes) {
-        result_ = allocate(spec_.result_bytes);
-      }
-      std::byte* const out = result();
+      const Slice mine = slice(span_.mine);
+      const std::size_t bytes = early_ != nullptr ? mine.end - mine.begin : spec_.result_bytes;
+      if (result_ == 0 && bytes > journal::kInlineBytes) result_ = allocate(bytes);
       if (gathers()) {
-        spec_.reduction != nullptr ? fold_members(out) : place(out);
+        spec_.reduction != nullptr ? fold_members(result()) : place(result());
         return Progress::kDone;
       }
       if (!is_sliced()) {
-        fold(out, {0, spec_.result_bytes});
+        fold(result(), {0, spec_.result_bytes});
         return Progress::kDone;
       }
-      give_slice(out);
+      give_slice(mine);
       part_ = Part::kSlice;
       next_ = 0;
     }
-    return collect(thorough);
+    if (const Progress p = collect(thorough); p != Progress::kDone) return p;
+    if (early_ != nullptr) list_pieces(allocate(span_.nodes * sizeof(journal::Piece)));
+    return Progress::kDone;
   }
   std::uint64_t value() const { return result_; }
-  // Whether the result lies at spec.early, too.
+  // Whether the result lies at spec.early. In the journal it lies in pieces then.
   bool is_early() const { return early_ != nullptr; }
 
  private:
@@ -232,6 +247,7 @@ class NodeExchange {
   }
   bool is_sliced() const { return !gathers() && spec_.result_bytes > kDirectBytes; }
   Slice slice(std::uint32_t k) const {
+    if (!is_sliced()) return {0, spec_.result_bytes};
     return engine::chunk_plan(span_.nodes, spec_.result_bytes, spec_.reduction->element_bytes,
                               spec_.result_bytes)
         .slice(0, k);
@@ -249,7 +265,7 @@ class NodeExchange {
     return {spec_.blocks[i], spec_.blocks[i + 1] - spec_.blocks[i]};
   }
 
-  // Collects what the other nodes give, and copies slices to the result.
+  // Collects what the other nodes give, and copies slices to their places.
   Progress collect(bool thorough) {
     for (; next_ < span_.nodes; ++next_) {
       const std::uint32_t k = next_;
@@ -261,10 +277,8 @@ class NodeExchange {
       const std::uint32_t leader = span_.leader(k, departures_.sequence());
       const Progress p = departures_.look(leader, part_, bytes, thorough, &d);
       if (p == Progress::kPending && !whole && early_ != nullptr && !lending_.is_lent()) {
-        const journal::Offset at = departures_.ahead(leader, part_);
-        if (at != 0) {
-          lending_.begin(at, early_ + of_it.begin, bytes, c_.members.world[leader]);
-        }
+        const journal::Ahead ahead = departures_.ahead(leader, part_);
+        if (ahead.at != 0) lending_.begin_ahead(ahead, early_ + of_it.begin, bytes);
       }
       if (p != Progress::kDone) return p;
       if (!whole) take_slice(d, of_it);
@@ -276,11 +290,19 @@ class NodeExchange {
     const std::size_t bytes = s.end - s.begin;
     if (early_ == nullptr) return copy_payload(result() + s.begin, from, bytes);
     std::byte* const to = early_ + s.begin;
-    lending_.for_rest(d.value, 0, bytes, true, [&](std::size_t begin, std::size_t end) {
+    lending_.for_rest(d.value, 0, bytes, d.incarnation, [&](std::size_t begin, std::size_t end) {
       copy_payload(to + begin, from + begin, end - begin);
     });
     lending_.end();
-    ops_.host.payload_stores().copy(result() + s.begin, to, bytes);
+  }
+  // The slices lie where their leaders have given them: others' in this node's copies, as long as
+  // the originals do, until the marks of all members have passed the operation.
+  void list_pieces(journal::Offset at) {
+    auto* piece = reinterpret_cast<journal::Piece*>(journal::own_bytes(ops_.host, at));
+    for (std::uint32_t k = 0; k < span_.nodes; ++k) {
+      piece[k] = {span_.given[k].value, span_.given[k].bytes};
+    }
+    result_ = at | journal::kInPieces;
   }
 
   // Copies all blocks to where they belong.
@@ -302,7 +324,7 @@ class NodeExchange {
     engine::fold_parts(*spec_.reduction, c_.fold_order(false), c_.members.size, spec_.input_bytes,
                        out, ops_.fold_memory, ops_.scratch, contribution);
   }
-  // Combines bytes [begin, end) of all nodes' parts.
+  // Combines bytes [begin, end) of all nodes' parts, to `out`.
   void fold(std::byte* out, Slice s) const {
     const auto part = [&](std::uint32_t k) {
       const bool is_input = is_input_ && k == span_.mine;
@@ -310,25 +332,28 @@ class NodeExchange {
                        : departures_.bytes_of(span_.given[k])) +
              s.begin;
     };
-    engine::fold_parts(*spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out + s.begin,
+    engine::fold_parts(*spec_.reduction, span_.order, span_.nodes, s.end - s.begin, out,
                        ops_.fold_memory, ops_.scratch, part);
   }
-  void give_slice(std::byte* out) {
-    const Slice mine = slice(span_.mine);
+  // Combines this node's slice, unless that was given before, and gives it.
+  void give_slice(Slice mine) {
     const std::size_t bytes = mine.end - mine.begin;
+    std::byte* const out = (early_ != nullptr ? early_ : result()) + mine.begin;
     if (const auto before = departures_.given(Part::kSlice, fingerprint_)) {
-      copy_payload(out + mine.begin, departures_.bytes_of(*before), bytes);
-      if (early_ != nullptr) copy_payload(early_ + mine.begin, out + mine.begin, bytes);
+      copy_payload(out, departures_.bytes_of(*before), bytes);
+      span_.given[span_.mine] = *before;
       return;
     }
-    fold(early_ != nullptr ? early_ : out, mine);
-    std::uint64_t value = result_ + mine.begin;
-    if (early_ != nullptr) departures_.put(Part::kSlice, value, early_ + mine.begin, bytes);
+    fold(out, mine);
+    std::uint64_t value = early_ != nullptr ? result_ : result_ + mine.begin;
     if (bytes <= journal::kInlineBytes) {
-      value = 0;
-      copy_payload(&value, out + mine.begin, bytes);
+      journal::copy_inline(&value, out, bytes);
+    } else if (early_ != nullptr) {
+      departures_.put(Part::kSlice, value, out, bytes);
     }
     departures_.give(Part::kSlice, value, bytes, fingerprint_);
+    span_.given[span_.mine].value = value;
+    span_.given[span_.mine].bytes = bytes;
   }
 
   Departures<H> departures_;

@@ -194,6 +194,18 @@ class Operations {
 
   // --- For operation objects
 
+  // Memory of this process for a result that its record has in pieces; valid until the next call.
+  // The journal's would not do: a replay would allocate it in the place of operations to come.
+  std::byte* memory_to_join(std::size_t bytes) {
+    if (bytes > joined_bytes_) {
+      arena.release(joined_, joined_bytes_);
+      joined_ = static_cast<std::byte*>(arena.allocate(bytes));
+      joined_bytes_ = bytes;
+      if (joined_ == nullptr) journal.out_of_memory();
+    }
+    return joined_;
+  }
+
   H& host;
   journal::Arena& arena;
   journal::Journal<H>& journal;
@@ -221,6 +233,8 @@ class Operations {
   Divergence<H>& divergence_;
   journal::RankControl* const control_;
   Agreement<H> agreement_;
+  std::byte* joined_ = nullptr;
+  std::size_t joined_bytes_ = 0;
 };
 
 }  // namespace rejoin::recovery

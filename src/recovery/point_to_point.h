@@ -199,7 +199,7 @@ class PointToPoint {
     const bool lends = to != nullptr && !host_.is_near(a.from);
     journal::Lending<H> lending(host_);
     if (lends && peers_.written(a.from, me, a.index).are_kept) {
-      lending.begin(m.value, to, bytes, a.from, peers_.place(a.from, me, a.index));
+      lending.begin_message(peers_.place(a.from, me, a.index), m.value, to, bytes);
     }
     bool asks = false;
     for (std::uint64_t at = end; at < bytes; at = end) {
@@ -222,7 +222,7 @@ class PointToPoint {
       };
       // A former incarnation has received what is asked for: that is a part of the replay.
       wait(has_come, [&] { return !asks; });
-      lending.for_rest(m.value, at, end, false, [&](std::uint64_t from, std::uint64_t to_end) {
+      lending.for_rest(m.value, at, end, 0, [&](std::uint64_t from, std::uint64_t to_end) {
         take(data + from, from, to_end - from);
       });
     }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "copy/copy.h"
 #include "recovery/operations.h"
 
 namespace rejoin::recovery {
@@ -161,7 +162,9 @@ class Replicated {
     if (early) {
       outcome_.at = static_cast<const std::byte*>(spec_.early);
     } else if (spec_.result_bytes > journal::kInlineBytes) {
-      outcome_.at = ops_.peers.payload(value, spec_.result_bytes).data();
+      outcome_.at = journal::is_in_pieces(value)
+                        ? put_together(value)
+                        : ops_.peers.payload(value, spec_.result_bytes).data();
     } else {
       outcome_.small = value;
     }
@@ -180,6 +183,17 @@ class Replicated {
     if (!nonblocking_) [[likely]]
       ops_.execution.leave(status);
     return status == Status::kOk ? Progress::kDone : Progress::kFailed;
+  }
+
+  // Copies a result that lies in pieces to the program's buffer, or to memory of this process.
+  [[gnu::noinline]] const std::byte* put_together(std::uint64_t value) {
+    auto* to = static_cast<std::byte*>(spec_.early);
+    if (to == nullptr) to = ops_.memory_to_join(spec_.result_bytes);
+    ops_.peers.for_each_piece(value, spec_.result_bytes,
+                              [&](std::uint64_t at, const std::byte* from, std::uint64_t bytes) {
+                                copy_payload(to + at, from, bytes);
+                              });
+    return to;
   }
 
   // --- Places for results. With a full journal zones are reused as soon as all ranks of the job

@@ -108,11 +108,9 @@ bool RankCarrier::receive_to(journal::Loan* loan) {
   return true;
 }
 
-journal::Offset RankCarrier::ahead(std::uint32_t node, std::uint64_t key) {
+journal::Ahead RankCarrier::ahead(std::uint32_t node, std::uint64_t key) {
   return Link::of(base_, node).ahead(key);
 }
-
-std::uint64_t RankCarrier::aheads(std::uint32_t node) { return Link::of(base_, node).aheads(); }
 
 void RankCarrier::let_go() {
   waited();

@@ -23,8 +23,7 @@ class RankCarrier : public journal::Carrier {
   void sleeps() override;
   bool send_from(const journal::Loan* loan) override;
   bool receive_to(journal::Loan* loan) override;
-  journal::Offset ahead(std::uint32_t node, std::uint64_t key) override;
-  std::uint64_t aheads(std::uint32_t node) override;
+  journal::Ahead ahead(std::uint32_t node, std::uint64_t key) override;
   void let_go() override;
 
  private:

@@ -42,7 +42,8 @@ enum class Kind : std::uint32_t {
   kAsk,
   // All of them have been sent again. at: the log; index.
   kAgain,
-  // Payload follows whose departure comes later. at: where it lies; index: journal::ahead_key().
+  // Payload follows whose departure comes later. at: where it lies; index: journal::ahead_key();
+  // body: u32, the incarnation that will give it.
   kAhead,
   kCount,
 };

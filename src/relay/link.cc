@@ -340,12 +340,15 @@ bool Link::take(const Head& head, const std::byte* body) {
     s.begins |= message.written.load(std::memory_order_relaxed) < message.bytes;
   }
   if (head.kind == Kind::kAhead) {
-    aheads_.store(kRelayStores, Step::kSame, aheads_.load() + 1);
+    std::uint32_t incarnation = 0;
+    if (head.bytes != sizeof incarnation) return false;
+    std::memcpy(&incarnation, body, sizeof incarnation);
     ahead_key_.store(kRelayStores, Step::kSame, 0);
     ahead_at_.store(kRelayStores, Step::kSame, head.at);
+    ahead_incarnation_.store(kRelayStores, Step::kSame, incarnation);
     ahead_key_.store(kRelayStores, Step::kSame, head.index);
     s.begins = true;
-    return head.bytes == 0;
+    return true;
   }
   if (head.kind == Kind::kAsk) {
     s.begins = true;

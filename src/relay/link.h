@@ -94,14 +94,12 @@ class Link {
   void note() {
     pending_.store(journal::kRelayStores, journal::Step::kSame, 1, std::memory_order_seq_cst);
   }
-  // Where bytes with this key will lie, of which the other node has said last that they come; 0: it
-  // has said something else.
-  journal::Offset ahead(std::uint64_t key) const {
-    if (ahead_key_.load() != key) return 0;
-    const journal::Offset at = ahead_at_.load();
-    return ahead_key_.load() == key ? at : 0;
+  // What the other node has said of bytes with this key, if it has said that last.
+  journal::Ahead ahead(std::uint64_t key) const {
+    if (ahead_key_.load() != key) return {};
+    const journal::Ahead said = {ahead_at_.load(), ahead_incarnation_.load()};
+    return ahead_key_.load() == key ? said : journal::Ahead{};
   }
-  std::uint64_t aheads() const { return aheads_.load(); }
   bool is_pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
 
   // --- For the relay.
@@ -173,9 +171,9 @@ class Link {
   journal::AnyWord<std::uint32_t> pending_;
   journal::AnyWord<std::uint32_t> steps_;
   journal::AnyWord<Ending> ending_;
-  journal::AnyWord<std::uint64_t> ahead_key_;  // 0: ahead_at_ is being written
+  journal::AnyWord<std::uint64_t> ahead_key_;  // 0: the next two are being written
   journal::AnyWord<journal::Offset> ahead_at_;
-  journal::AnyWord<std::uint64_t> aheads_;  // how often the other node has said so
+  journal::AnyWord<std::uint32_t> ahead_incarnation_;
   // The rest is the driver's.
   alignas(journal::kLine) Connection connection_;
   std::byte* base_;

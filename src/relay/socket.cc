@@ -159,6 +159,17 @@ int connect_to(const Address& address, int patience_ms, std::string* why) {
   return fd;
 }
 
+void send_at_once(int fd, int silent_s) {
+  const int on = 1, idle_s = silent_s / 3, probes = 3, interval_s = (silent_s - idle_s) / probes;
+  const int silence_ms = silent_s * 1000;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+}
+
 std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authenticate) {
   const std::uint64_t end_ns = now_ns() + kGreetingNs;
   Greeting mine = {}, theirs = {};
@@ -182,20 +193,11 @@ std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authent
       !same(their_proof, proof(authenticate, theirs, mine))) {
     return std::nullopt;
   }
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  send_at_once(fd, 15);
   // Ranks send in bursts with pauses between them. BBR, where it is the system's choice, takes the
   // pauses for a slow network, and needs twice the time for 1 MiB over loopback.
   constexpr char kCubic[] = "cubic";
   setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof kCubic - 1);
-  // A connection of which the other end has gone without a word is noticed within 15 s.
-  const int idle_s = 5, interval_s = 3, probes = 3;
-  const unsigned silence_ms = 15'000;
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
   const bool accepted = ends.theirs == kAnyNode;
   return Other{theirs.node,
                key_of(authenticate, accepted ? theirs : mine, accepted ? mine : theirs)};

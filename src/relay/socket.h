@@ -45,6 +45,9 @@ std::uint64_t now_ns();
 int listen_at_any_port(bool for_others, std::uint16_t* port);
 // Connects within `patience_ms`. Returns -1 on failure; `why`: the reason.
 int connect_to(const Address& address, int patience_ms, std::string* why);
+// A TCP connection sends small messages at once, and fails when the other end has been gone without
+// a word for silent_s.
+void send_at_once(int fd, int silent_s);
 // Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces and
 // both nodes. Nothing else is read before. Returns nothing if the other end is not in this job, or
 // says nothing for 2 s.

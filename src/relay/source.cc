@@ -151,7 +151,7 @@ bool Source::turn(Frames& out, const journal::Loan* loan) {
       matches(r, c);
     }
     for (Context& c : r.contexts) {
-      departures(r, c);
+      departures(c);
       if (loan_ != nullptr && loan_->context == c.context) ahead(r, c);
     }
     if (has_sent_all(r) || !holds(Rule::kRecordsLast)) {
@@ -321,7 +321,7 @@ void Source::matches(Rank& r, Channel& c) {
   });
 }
 
-void Source::departures(const Rank& r, Context& c) {
+void Source::departures(Context& c) {
   if (c.departures.sent >= c.departures.tail) return;
   const auto& block = *reinterpret_cast<const ContextBlock*>(base_ + c.block);
   if (block.context != c.context) {  // no rank needs more of it
@@ -339,9 +339,9 @@ void Source::departures(const Rank& r, Context& c) {
     if (d.ready.load() != index + 1 || now.ready.load() != index + 1) {
       std::memset(static_cast<void*>(&d), 0, sizeof d);
     }
-    if (holds(Rule::kPayloadBeforeItem)) payload_of(d, r, c);
+    if (holds(Rule::kPayloadBeforeItem)) payload_of(d, c);
     add({Kind::kDeparture, sizeof d, c.departures.log, index}, &d);
-    if (!holds(Rule::kPayloadBeforeItem)) payload_of(d, r, c);
+    if (!holds(Rule::kPayloadBeforeItem)) payload_of(d, c);
   }
 }
 
@@ -352,18 +352,14 @@ Source::Range Source::read_of(std::uint64_t bytes, std::uint32_t element, const 
   return {slice.begin, slice.end};
 }
 
-void Source::payload_of(const Departure& d, const Rank& r, const Context& c) {
+void Source::payload_of(const Departure& d, const Context& c) {
   const std::uint64_t bytes = d.bytes.load(), at = d.value.load();
   if (bytes <= journal::kInlineBytes) return;
   Range range = read_of(bytes, d.element_bytes.load(), c);
   const bool is_ahead = c.ahead.at == at && c.ahead.sequence == d.sequence.load() &&
-                        c.ahead.incarnation == incarnation_of(r);
+                        c.ahead.incarnation == d.incarnation.load();
   if (is_ahead) range.begin += c.ahead.sent;
   payload(at + range.begin, range.end - range.begin);
-}
-
-std::uint32_t Source::incarnation_of(const Rank& r) const {
-  return journal::control_of(base_, r.rank)->incarnation.load();
 }
 
 // The driver has bytes that it will give, but they may not lie in the segment yet. They mean
@@ -373,12 +369,11 @@ void Source::ahead(const Rank& r, Context& c) {
   const Offset region = journal::region_offset(journal::header_of(base_), r.rank);
   if (loan.at < region || loan.at >= region + journal::header_of(base_)->region_bytes) return;
   const Range range = read_of(loan.bytes, loan.element_bytes, c);
-  const std::uint32_t incarnation = incarnation_of(r);
   if (c.ahead.at != loan.at || c.ahead.sequence != loan.sequence ||
-      c.ahead.incarnation != incarnation) {
-    c.ahead = {loan.at, loan.sequence, incarnation, 0};
+      c.ahead.incarnation != loan.incarnation) {
+    c.ahead = {loan.at, loan.sequence, loan.incarnation, 0};
     const std::uint64_t key = journal::ahead_key(loan.context, loan.sequence, loan.part);
-    add({Kind::kAhead, 0, loan.at + range.begin, key}, nullptr);
+    add({Kind::kAhead, sizeof loan.incarnation, loan.at + range.begin, key}, &loan.incarnation);
   }
   while (range.begin + c.ahead.sent < range.end && !is_full()) {
     const std::uint64_t begin = range.begin + c.ahead.sent;

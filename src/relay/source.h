@@ -139,14 +139,13 @@ class Source {
     std::uint64_t begin, end;
   };
   static Range read_of(std::uint64_t bytes, std::uint32_t element, const Context& c);
-  void payload_of(const journal::Departure& d, const Rank& r, const Context& c);
-  std::uint32_t incarnation_of(const Rank& r) const;
+  void payload_of(const journal::Departure& d, const Context& c);
   void ahead(const Rank& r, Context& c);
   void messages(Channel& c);
   void rest_of_message(Channel& c);
   void bytes_again(Channel& c);
   std::uint64_t to_send_of(const journal::ChannelEntry& entry) const;
-  void departures(const Rank& r, Context& c);
+  void departures(Context& c);
   bool has_sent_all(const Rank& r) const;
   void matches(Rank& r, Channel& c);
   void consumed(Rank& r, Channel& c);

@@ -1,6 +1,7 @@
 #include "bit_player.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -186,6 +187,24 @@ void BitPlayer::sum(std::uint64_t contribution) {
       *comm_, call(OpKind::kAllreduce, sizeof contribution, -1), sum_of(contribution));
   if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
   summed(sequence, value_of(o));
+}
+
+void BitPlayer::large_sum(std::uint64_t contribution, bool early) {
+  std::array<std::uint64_t, 600> input, result;  // several nodes reduce it in slices
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = contribution + i;
+  const std::uint64_t sequence = operations_++;
+  happened(Kind::kContributed, 0, sequence, 0, contribution);
+  recovery::ReplicatedSpec spec = sum_of(input[0]);
+  spec.input_bytes = spec.result_bytes = sizeof input;
+  if (early) spec.early = result.data();
+  const recovery::Outcome o =
+      rank_.replicated(*comm_, call(OpKind::kAllreduce, sizeof input, -1), spec);
+  if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
+  std::memmove(result.data(), o.data(), sizeof result);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (result[i] != result[0] + i * ranks()) job_.fail_if("a part of a sum is another sum's");
+  }
+  summed(sequence, result[0]);
 }
 
 void BitPlayer::sums_elsewhere(std::uint64_t contribution) {

@@ -27,6 +27,8 @@ class BitPlayer {
   std::uint32_t number(std::uint32_t n);
 
   void sum(std::uint64_t contribution);
+  // A sum of many numbers, each contribution + its index. early: to a buffer that is offered.
+  void large_sum(std::uint64_t contribution, bool early);
   // Begins a sum, which finish_sum() completes; only one operation may be outstanding.
   void begin_sum(std::uint64_t contribution);
   void finish_sum();

@@ -97,6 +97,14 @@ void rounds(BitPlayer& p, std::uint32_t count) {
 void all(BitPlayer& p) { rounds(p, 4); }
 void all_longer(BitPlayer& p) { rounds(p, 12); }
 
+// Sums that several nodes reduce in slices, some of them to buffers that are offered.
+void large_sums(BitPlayer& p) {
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    p.large_sum(p.number(1000) + p.state(), p.rank() != i % 3);
+    p.sum(p.number(1000));
+  }
+}
+
 // The bits of rank 1 decide which rank sends the message for which rank 0 waits already.
 void senders(BitPlayer& p) {
   bool sends = false;
@@ -198,6 +206,7 @@ std::vector<World> bit_worlds() {
   };
   add_apart("back-apart-sums", 3, 30, again<sums>);
   add_apart("back-apart", 3, 40, all_longer);
+  add_apart("back-apart-pieces", 3, 40, large_sums);
   add_back("back-gathers", 3, 25, again<gathers>);
   add_back("back-choice", 3, 30, choice);
   add_back("back-receives", 3, 30, again<receives>);

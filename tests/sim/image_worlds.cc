@@ -251,6 +251,16 @@ void apart(Player& p) {
   }
 }
 
+// Results in pieces, on two nodes: one with two ranks, one with one.
+void pieces(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    p.allreduce(all, 600, {.early = p.rank() != i % 3});
+    p.bcast(all, i % 3, 600, {.early = p.rank() != (i + 1) % 3});
+    p.allreduce(all, 1);
+  }
+}
+
 }  // namespace
 
 std::vector<World> image_worlds() {
@@ -268,6 +278,8 @@ std::vector<World> image_worlds() {
     worlds.back().apart = true;
   };
   add("images-apart", 4, 100, apart);
+  on_nodes_apart();
+  add("images-pieces", 3, 100, pieces);
   on_nodes_apart();
   add("images-payload", 2, 150, payload);
   add("images-many", 2, 400, many);

@@ -82,7 +82,7 @@ const RuleCase kRules[] = {
     {"RingAfterMessage", Rule::kRingAfterMessage, "echo", "deadlock"},
     {"RingAfterDeparture", Rule::kRingAfterDeparture, "apart", "deadlock"},
     {"GivenOnce", Rule::kGivenOnce, "apart", "given twice"},
-    {"GivenInTurn", Rule::kGivenInTurn, "apart-alone", "I1"},
+    {"GivenInTurn", Rule::kGivenInTurn, "apart:outstanding-queue", "given twice"},
     {"DeparturesGoBack", Rule::kDeparturesGoBack, "back-apart-sums", ""},
     {"PayloadBeforeItem", Rule::kPayloadBeforeItem, "segments:sliced", ""},
     {"RecordsLast", Rule::kRecordsLast, "segments:channels", ""},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "journal/log.h"
+#include "journal/pieces.h"
 
 namespace rejoin::sim {
 
@@ -332,12 +333,21 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
     if (!key.replicated || key.failed || !is_kept(g, member, s, from)) continue;
     const Record& r = *journal::log_at<Record>(base_, records, s);
     const bool small = key.bytes <= journal::kInlineBytes;
-    if (!small && r.value >= journal::header_of(base_)->segment_bytes) {
+    const std::uint64_t at = r.value & ~journal::kInPieces;
+    if (!small && at >= journal::header_of(base_)->segment_bytes) {
       return broken("journal: rank %u's record of operation %llu of context %llx leads nowhere",
                     g.members[member], static_cast<unsigned long long>(s),
                     static_cast<unsigned long long>(g.context));
     }
-    const void* data = small ? static_cast<const void*>(&r.value) : base_ + r.value;
+    const void* data = small ? static_cast<const void*>(&r.value) : base_ + at;
+    std::vector<std::byte> together;
+    if (!small && journal::is_in_pieces(r.value)) {
+      journal::for_each_piece(base_, r.value, key.bytes,
+                              [&](std::uint64_t, const std::byte* bytes, std::uint64_t n) {
+                                together.insert(together.end(), bytes, bytes + n);
+                              });
+      data = together.data();
+    }
     if ((r.call & journal::kRecordFailed) != 0 || hash_of_bytes(data, key.bytes) != key.hash) {
       return broken(
           "journal: rank %u's record of operation %llu of context %llx leads to other bytes "

@@ -348,6 +348,19 @@ void add_communicators(Worlds& worlds) {
   alone.nodes = 2;
   alone.apart = true;
   worlds.add(alone, kAttempts);
+  // Reductions whose results stay in pieces, and broadcasts that stay where the root has stored
+  // them. Some members adopt those, with a buffer of the caller and without.
+  World pieces = {"apart-pieces", 3, [](Player& p) {
+                    Comm all = p.everyone();
+                    for (std::uint32_t i = 0; i < 3; ++i) {
+                      p.allreduce(all, kSlicedCount, {.early = p.rank() != i});
+                      p.bcast(all, i, kSlicedCount, {.early = p.rank() != (i + 1) % 3});
+                    }
+                    p.barrier(all);
+                  }};
+  pieces.nodes = 2;
+  pieces.apart = true;
+  worlds.add(pieces, kAttempts);
 }
 
 void add_kills(Worlds& worlds) {

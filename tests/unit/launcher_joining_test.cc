@@ -20,31 +20,10 @@
 #include "launcher/hosts/joining.h"
 #include "launcher/hosts/message_stream.h"
 #include "launcher/hosts/secret.h"
-#include "launcher/hosts/tls.h"
+#include "tls_connections.h"
 
 namespace rejoin::launcher {
 namespace {
-
-// As ftrun and its agents do: the other end may be gone.
-[[maybe_unused]] const auto kFormerHandler = signal(SIGPIPE, SIG_IGN);
-
-const std::string kSecret = "00112233445566778899aabbccddeeff",
-                  kOther = "another secret of 32 characters!";
-
-const TlsLibrary& library() {
-  static const Result<TlsLibrary> loaded = TlsLibrary::load(REJOIN_TLS_DIRECTORY);
-  EXPECT_TRUE(loaded.ok()) << loaded.error().text;
-  return loaded.value();
-}
-
-struct Pair {
-  Descriptor ends[2];
-  Pair() {
-    int both[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both), 0);
-    for (int i = 0; i < 2; ++i) ends[i] = Descriptor(both[i]);
-  }
-};
 
 // One end of a connection in the loop of a test: what it has received, and how it has ended.
 struct End {
@@ -79,7 +58,7 @@ void run_until(Loop& loop, const std::function<bool()>& condition) {
 
 TEST(TlsStream, CarriesMessagesOfAnySize) {
   Loop loop(monotonic_ns());
-  Pair pair;
+  Pair pair(SOCK_NONBLOCK);
   End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
   End agent(loop, std::move(pair.ends[1]), TlsSide::kConnects, kSecret);
   std::vector<std::string> sent;
@@ -93,7 +72,7 @@ TEST(TlsStream, CarriesMessagesOfAnySize) {
 
 TEST(TlsStream, CarriesMessagesBothWaysAndItsEnd) {
   Loop loop(monotonic_ns());
-  Pair pair;
+  Pair pair(SOCK_NONBLOCK);
   End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
   End agent(loop, std::move(pair.ends[1]), TlsSide::kConnects, kSecret);
   agent.stream->send("report");
@@ -111,7 +90,7 @@ TEST(TlsStream, CarriesMessagesBothWaysAndItsEnd) {
 
 TEST(TlsStream, EndsWithAnotherSecret) {
   Loop loop(monotonic_ns());
-  Pair pair;
+  Pair pair(SOCK_NONBLOCK);
   End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
   End agent(loop, std::move(pair.ends[1]), TlsSide::kConnects, kOther);
   agent.stream->send("let me in");
@@ -125,7 +104,7 @@ TEST(TlsStream, EndsAtGarbage) {
   for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, '\0'),
                                      std::string(5000, '\x16')}) {
     Loop loop(monotonic_ns());
-    Pair pair;
+    Pair pair(SOCK_NONBLOCK);
     EXPECT_GT(write(pair.ends[1].get(), garbage.data(), garbage.size()), 0);
     End ftrun(loop, std::move(pair.ends[0]), TlsSide::kAccepts, kSecret);
     run_until(loop, [&] { return !ftrun.ended.empty(); });
@@ -135,7 +114,7 @@ TEST(TlsStream, EndsAtGarbage) {
 
 // The first bytes of an agent, cut short everywhere, and with one bit changed everywhere.
 TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
-  Pair pair;
+  Pair pair(SOCK_NONBLOCK);
   auto tls = library().open(pair.ends[0].get(), TlsSide::kConnects, TlsUse::kOrders, kSecret);
   EXPECT_EQ(tls->prove(), -1);
   EXPECT_EQ(errno, EAGAIN);
@@ -145,7 +124,7 @@ TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
   hello.resize(static_cast<std::size_t>(n));
   for (std::size_t bytes = 0; bytes < hello.size(); bytes += 7) {
     Loop loop(monotonic_ns());
-    Pair other;
+    Pair other(SOCK_NONBLOCK);
     EXPECT_EQ(write(other.ends[1].get(), hello.data(), bytes), static_cast<ssize_t>(bytes));
     shutdown(other.ends[1].get(), SHUT_WR);
     End ftrun(loop, std::move(other.ends[0]), TlsSide::kAccepts, kSecret);
@@ -153,7 +132,7 @@ TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
   }
   for (std::size_t at = 0; at < hello.size(); at += 3) {
     Loop loop(monotonic_ns());
-    Pair other;
+    Pair other(SOCK_NONBLOCK);
     std::string changed = hello;
     changed[at] = static_cast<char>(changed[at] ^ 1);
     EXPECT_EQ(write(other.ends[1].get(), changed.data(), changed.size()),
@@ -167,7 +146,7 @@ TEST(TlsStream, EndsIfItsHandshakeIsCutShortOrChanged) {
 
 TEST(TlsStream, NeedsOneOfEachSide) {
   Loop loop(monotonic_ns());
-  Pair pair;
+  Pair pair(SOCK_NONBLOCK);
   End one(loop, std::move(pair.ends[0]), TlsSide::kConnects, kSecret);
   End other(loop, std::move(pair.ends[1]), TlsSide::kConnects, kSecret);
   one.stream->send("report");

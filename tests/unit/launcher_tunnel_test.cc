@@ -18,32 +18,11 @@
 #include <vector>
 
 #include "launcher/base/file.h"
-#include "launcher/hosts/tls.h"
 #include "launcher/hosts/tunnel.h"
+#include "tls_connections.h"
 
 namespace rejoin::launcher {
 namespace {
-
-// As relays do.
-[[maybe_unused]] const auto kFormerHandler = signal(SIGPIPE, SIG_IGN);
-
-const std::string kSecret = "00112233445566778899aabbccddeeff",
-                  kOther = "another secret of 32 characters!";
-
-const TlsLibrary& library() {
-  static const Result<TlsLibrary> loaded = TlsLibrary::load(REJOIN_TLS_DIRECTORY);
-  EXPECT_TRUE(loaded.ok()) << loaded.error().text;
-  return loaded.value();
-}
-
-struct Pair {
-  Descriptor ends[2];
-  Pair() {
-    int both[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both), 0);
-    for (int i = 0; i < 2; ++i) ends[i] = Descriptor(both[i]);
-  }
-};
 
 // Two tunnels over one connection, with these secrets. Both handshakes are made at the same time.
 std::pair<Descriptor, Descriptor> open_both(const std::string& one, const std::string& other) {

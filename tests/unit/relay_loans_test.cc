@@ -214,10 +214,8 @@ struct Lender {
     if (to != nullptr) loan = to;
     return true;
   }
-  std::uint64_t aheads(std::uint32_t) const { return said; }
 
   Loan* loan = nullptr;
-  std::uint64_t said = 1;
 };
 
 TEST(Lending, WhatCameOfAnEarlierIncarnationIsCopiedAgain) {
@@ -225,19 +223,23 @@ TEST(Lending, WhatCameOfAnEarlierIncarnationIsCopiedAgain) {
   std::byte buffer[8] = {};
   journal::Lending<Lender> lending(host);
   constexpr journal::Offset kAt = 64;
-  lending.begin(kAt, buffer, sizeof buffer, 0);
+  lending.begin_ahead({kAt, 1}, buffer, sizeof buffer);
   host.loan->extend(0, 5);
-  const auto rest = [&](bool is_ahead) {
+  const auto rest = [&](journal::Offset at, std::uint32_t incarnation) {
     std::vector<std::uint64_t> ranges;
-    lending.for_rest(kAt, 0, sizeof buffer, is_ahead, [&](std::uint64_t begin, std::uint64_t end) {
-      ranges.insert(ranges.end(), {begin, end});
-    });
+    lending.for_rest(at, 0, sizeof buffer, incarnation,
+                     [&](std::uint64_t begin, std::uint64_t end) {
+                       ranges.insert(ranges.end(), {begin, end});
+                     });
     return ranges;
   };
-  EXPECT_EQ(rest(true), (std::vector<std::uint64_t>{5, 8}));
-  host.said = 2;  // the next incarnation has sent its own
-  EXPECT_EQ(rest(true), (std::vector<std::uint64_t>{0, 8}));
-  EXPECT_EQ(rest(false), (std::vector<std::uint64_t>{5, 8}));
+  EXPECT_EQ(rest(kAt, 1), (std::vector<std::uint64_t>{5, 8}));
+  EXPECT_EQ(rest(kAt, 2), (std::vector<std::uint64_t>{0, 8}));  // it has given its own
+  EXPECT_EQ(rest(2 * kAt, 1), (std::vector<std::uint64_t>{0, 8}));
+  lending.end();
+  lending.begin_message(192, kAt, buffer, sizeof buffer);
+  host.loan->extend(0, 5);
+  EXPECT_EQ(rest(kAt, 0), (std::vector<std::uint64_t>{5, 8}));
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 
 #include "launcher/base/record.h"
+#include "relay/socket.h"
 
 namespace rejoin::launcher {
 namespace {
@@ -102,17 +102,6 @@ std::pair<std::string, std::string> host_and_port(const std::string& text) {
   return {host, port};
 }
 
-void prepare_control_connection(int socket) {
-  const int on = 1, idle_s = 15, interval_s = 5, probes = 9;
-  const unsigned silence_ms = 60'000;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
-}
-
 JoinedAgents::JoinedAgents(Loop& loop, TlsLibrary tls, Settings settings, Calls calls)
     : loop_(loop),
       tls_(tls),
@@ -191,7 +180,7 @@ void JoinedAgents::accept_all() {
     }
     if (!socket.open()) return;
     if (visitors_.size() == kMostUnproved) visitors_.erase(visitors_.begin());
-    prepare_control_connection(socket.get());
+    relay::send_at_once(socket.get(), kControlSilence_s);
     const std::uint64_t number = next_number_++;
     auto tls = tls_.open(socket.get(), TlsSide::kAccepts, TlsUse::kOrders, settings_.secret);
     MessageStream::Calls calls = {

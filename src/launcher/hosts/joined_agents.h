@@ -122,7 +122,7 @@ class JoinedAgents {
 // Splits "HOST:PORT", "[HOST]:PORT" or ":PORT". Returns an empty port if it is none of these.
 std::pair<std::string, std::string> host_and_port(const std::string& text);
 
-// Makes the connection's silence and its end known within a minute, and small messages fast.
-void prepare_control_connection(int socket);
+// A connection for orders fails when its other end has been gone for so long.
+inline constexpr int kControlSilence_s = 60;
 
 }  // namespace rejoin::launcher

@@ -30,7 +30,7 @@ Result<ControlConnection> connect_to_ftrun(const std::string& address, const Tls
     std::string why;
     ControlConnection made{Descriptor(relay::connect_to(at, kConnectMs, &why)), nullptr};
     if (made.socket.open()) {
-      prepare_control_connection(made.socket.get());
+      relay::send_at_once(made.socket.get(), kControlSilence_s);
       made.tls = tls.open(made.socket.get(), TlsSide::kConnects, TlsUse::kOrders, secret);
       bool is_final = false;
       const auto failure = prove_within(kProofNs, made.socket.get(), *made.tls, &is_final);

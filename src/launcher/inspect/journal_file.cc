@@ -6,6 +6,7 @@
 #include <map>
 
 #include "journal/log.h"
+#include "journal/pieces.h"
 #include "recovery/rank.h"
 
 namespace rejoin::launcher {
@@ -242,7 +243,9 @@ class Walk {
   RecoveryFacts recovery_of(const journal::RankControl& control, const journal::RegionHead& region);
   // Returns the bytes of a result, which are known to be valid only while no memory of the journal
   // has been reused.
+  // Valid until the next call.
   std::string_view result_of(const journal::Record& record, std::uint64_t bytes, Offset* at);
+  std::string_view join_pieces(std::uint64_t value, std::uint64_t bytes, Offset* at);
 
   Reader reader_;
   const InspectOptions& options_;
@@ -252,6 +255,7 @@ class Walk {
   std::uint64_t committed_ = 0;                 // newest checkpoint that all ranks have made
   bool full_ = false;                           // nothing is kept for replays any more
   bool given_back_ = false;                     // memory of the journal may have been reused
+  std::string joined_;                          // a result that lies in pieces
   std::map<std::uint64_t, std::string> names_;  // of the rank's contexts; empty: not known
 };
 
@@ -469,8 +473,27 @@ std::string_view Walk::result_of(const journal::Record& record, std::uint64_t by
   }
   *at = record.value;
   if (given_back_) return {};
+  if (journal::is_in_pieces(record.value)) return join_pieces(record.value, bytes, at);
   const char* first = reader_.bytes(record.value, bytes);
   return first == nullptr ? std::string_view() : std::string_view(first, bytes);
+}
+
+std::string_view Walk::join_pieces(std::uint64_t value, std::uint64_t bytes, Offset* at) {
+  *at = value & ~journal::kInPieces;
+  joined_.clear();
+  for (Offset next = *at; joined_.size() < bytes; next += sizeof(journal::Piece)) {
+    const char* entry = reader_.bytes(next, sizeof(journal::Piece));
+    if (entry == nullptr) return {};
+    journal::Piece piece;
+    std::memcpy(&piece, entry, sizeof piece);
+    if (piece.bytes > bytes - joined_.size()) return {};
+    const bool is_inline = piece.bytes <= journal::kInlineBytes;
+    const char* first = is_inline ? reinterpret_cast<const char*>(&piece.value)
+                                  : reader_.bytes(piece.value, piece.bytes);
+    if (first == nullptr) return {};
+    joined_.append(first, piece.bytes);
+  }
+  return joined_;
 }
 
 std::string Walk::site_of(const journal::RegionHead& region, const journal::CallEntry& call) {

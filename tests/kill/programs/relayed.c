@@ -1,8 +1,9 @@
-// relayed [steps=N] [kib=K] [polls=1] [pause_us=P]: large messages around a ring. In each step
-// every rank sends to the next one up to K KiB (default 1024), whose contents follow from the step
-// and the sender: ranks with an even number send first, the others receive first, so that receivers
-// wait. polls=1: the receives are posted first, and asked about. Each rank prints a line a step. P:
-// microseconds between two steps.
+// relayed [steps=N] [kib=K] [polls=1] [sums=1] [pause_us=P]: large messages around a ring. In each
+// step every rank sends to the next one up to K KiB (default 1024), whose contents follow from the
+// step and the sender: ranks with an even number send first, the others receive first, so that
+// receivers wait. polls=1: the receives are posted first, and asked about. sums=1: instead of
+// messages, a broadcast of what one rank contributes, in turn, and the sum of all contributions.
+// Each rank prints a line a step. P: microseconds between two steps.
 
 #include "program.h"
 
@@ -17,11 +18,32 @@ static uint64_t count_wrong(const uint64_t* data, size_t count, int source, int 
   return wrong;
 }
 
+// The received numbers are right; `in` holds the sum in the end. Every other step one of the ranks
+// has its result in the buffer of its contribution.
+static void add_up(uint64_t* out, uint64_t* in, size_t count, int step) {
+  const int n = check_state.size, me = check_state.rank, root = step % n;
+  if (me == root) memcpy(in, out, count * sizeof *in);
+  OK(MPI_Bcast(in, (int)count, MPI_UINT64_T, root, MPI_COMM_WORLD));
+  check_u64("wrong words of a broadcast", 0, count_wrong(in, count, root, step));
+  if (step % 2 == 0 && me == root) {
+    memcpy(in, out, count * sizeof *in);
+    OK(MPI_Allreduce(MPI_IN_PLACE, in, (int)count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  } else {
+    OK(MPI_Allreduce(out, in, (int)count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+  }
+  uint64_t sum = 0, wrong = 0;
+  for (int r = 0; r < n; ++r) sum += element(r, step, 0);
+  const uint64_t each = (uint64_t)n * 0x9e3779b97f4a7c15u;
+  for (size_t i = 0; i < count; ++i) wrong += in[i] != (sum += each);
+  check_u64("wrong words of a sum", 0, wrong);
+}
+
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   const int steps = (int)argument_number(argc, argv, "steps", 100);
   const size_t most = (size_t)argument_number(argc, argv, "kib", 1024) * 1024 / sizeof(uint64_t);
   const int polls = (int)argument_number(argc, argv, "polls", 0);
+  const int sums = (int)argument_number(argc, argv, "sums", 0);
   const long long pause = argument_number(argc, argv, "pause_us", 0);
   const int n = check_state.size, me = check_state.rank;
   const int next = (me + 1) % n, before = (me + n - 1) % n;
@@ -36,7 +58,9 @@ int main(int argc, char** argv) {
     memset(in, 0xff, count * sizeof *in);
     MPI_Request request = MPI_REQUEST_NULL;
     int over = 0;
-    if (polls != 0) {
+    if (sums != 0) {
+      add_up(out, in, count, step);
+    } else if (polls != 0) {
       OK(MPI_Irecv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, &request));
       OK(MPI_Send(out, bytes, MPI_BYTE, next, step, MPI_COMM_WORLD));
       while (!over) {
@@ -49,7 +73,7 @@ int main(int argc, char** argv) {
       OK(MPI_Recv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
       OK(MPI_Send(out, bytes, MPI_BYTE, next, step, MPI_COMM_WORLD));
     }
-    check_u64("wrong words", 0, count_wrong(in, count, before, step));
+    if (sums == 0) check_u64("wrong words", 0, count_wrong(in, count, before, step));
     check_state.digest = hash_step(check_state.digest, in[count - 1]);
     printf("rank %d, step %d: %016llx\n", me, step, (unsigned long long)check_state.digest);
     fflush(stdout);

@@ -85,11 +85,11 @@ def require_replayed(result):
         require(3 * replayed > death["position"]["ordinal"], f"rank {death['rank']} was live behind {replayed}", result)
 
 
-@scenario(layout=["1,1", "2,1"], option=["images", "polls", "main"], sweeps=True, labels=["threads"])
+@scenario(layout=["1,1", "2,1"], option=["images", "polls", "sums", "main"], sweeps=True, labels=["threads"])
 def hosts_large_messages(t, layout, option, *more):
     """What a receiver's host has not kept of large messages is sent again to its next incarnation."""
     n = ranks_of(layout)
-    command = ("relayed", "steps=60", f"polls={int(option == 'polls')}")
+    command = ("relayed", "steps=60", f"polls={int(option == 'polls')}", f"sums={int(option == 'sums')}")
     expected = t.undisturbed(n, *command, flags=flags_of(layout))
     if option == "main":
         for _ in range(20 if t.long else 3):

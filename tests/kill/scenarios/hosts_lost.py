@@ -63,11 +63,12 @@ def host_is_lost(t, layout):
     drifts(t, layout, 3, "--spares", "3")
 
 
-@scenario(layout=["1,1", "2,2"], program=["small", "large"], sweeps=True, limit_s=240)
+@scenario(layout=["1,1", "2,2"], program=["small", "large", "sums"], sweeps=True, limit_s=240)
 def host_is_lost_prints_once(t, layout, program):
     """A deterministic program: what it prints is what it prints undisturbed, no line twice or never."""
     small = ("frozen", "messages", "steps=700", "pause_us=2000")
-    ranks, command = ranks_of(layout), small if program == "small" else ("relayed", "steps=2500", "kib=128", "pause_us=2000")
+    large = ("relayed", "steps=2500", "kib=128", "pause_us=2000", f"sums={int(program == 'sums')}")
+    ranks, command = ranks_of(layout), small if program == "small" else large
     expected = t.undisturbed(ranks, *command)
     for _ in range(50 if t.long else 2):
         result = t.run(ranks, *command, flags=survives(layout, "--spares", "2"), interfere=loses(t, 2))

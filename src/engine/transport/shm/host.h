@@ -107,13 +107,9 @@ class ShmHost {
     return carrier_ != nullptr && carrier_->send_from(loan);
   }
   bool receive_to(journal::Loan* loan) { return carrier_ != nullptr && carrier_->receive_to(loan); }
-  journal::Offset ahead(std::uint32_t rank, std::uint64_t key) {
+  journal::Ahead ahead(std::uint32_t rank, std::uint64_t key) {
     const bool far = carrier_ != nullptr && !is_near(rank);
-    return far ? carrier_->ahead(journal::control_of(base_, rank)->node, key) : 0;
-  }
-  std::uint64_t aheads(std::uint32_t rank) {
-    const bool far = carrier_ != nullptr && !is_near(rank);
-    return far ? carrier_->aheads(journal::control_of(base_, rank)->node) : 0;
+    return far ? carrier_->ahead(journal::control_of(base_, rank)->node, key) : journal::Ahead{};
   }
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);

@@ -67,8 +67,7 @@ class SimHost {
   bool receive_to(journal::Loan* loan);
   // What this process has lent; null: nothing.
   journal::Loan* loan() const { return loan_; }
-  journal::Offset ahead(std::uint32_t, std::uint64_t) { return 0; }
-  std::uint64_t aheads(std::uint32_t) { return 0; }
+  journal::Ahead ahead(std::uint32_t, std::uint64_t) { return {}; }
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region this is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
