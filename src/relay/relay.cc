@@ -17,6 +17,7 @@
 #include <deque>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -136,8 +137,9 @@ void Relay::keep_connected(std::uint32_t node) {
   const Address& address = plan_.nodes[node];
   std::uint64_t told_at_ns = now_ns() + kTellAfterNs;  // 0: it has been told
   for (;;) {
-    std::string why = "it has another secret, does not encrypt as this node does, or is no relay";
+    std::string why;
     const int fd = connect_to(address, kConnectMs, &why);
+    if (fd >= 0) why = "it has another secret, does not encrypt as this node does, or is no relay";
     const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived(node, -1);
     if (arrived.second >= 0) {
       give(arrived);
@@ -172,14 +174,20 @@ void Relay::accept_all() {
       }
       ++strangers_;
     }
-    std::thread([this, fd] {
-      const Arrived arrived = welcome(fd, kAnyNode);
-      {
-        const std::lock_guard lock(mutex_);
-        --strangers_;
-      }
-      if (arrived.second >= 0) give(arrived);
-    }).detach();
+    const auto leaves = [this] {
+      const std::lock_guard lock(mutex_);
+      --strangers_;
+    };
+    try {
+      std::thread([this, fd, leaves] {
+        const Arrived arrived = welcome(fd, kAnyNode);
+        leaves();
+        if (arrived.second >= 0) give(arrived);
+      }).detach();
+    } catch (const std::system_error&) {  // the limit of processes; it connects again
+      close(fd);
+      leaves();
+    }
   }
 }
 

@@ -18,7 +18,7 @@
 namespace rejoin::relay {
 namespace {
 
-constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '2'};
+constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '3'};
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::uint64_t kGreetingNs = 2'000'000'000;
 
@@ -59,10 +59,16 @@ bool receive_all(int fd, void* data, std::size_t bytes, std::uint64_t end_ns) {
   return true;
 }
 
-// The side that proves comes first, so that a proof cannot be sent back to its sender.
-Digest proof(const Authenticate& authenticate, const Greeting& prover, const Greeting& other) {
-  Greeting both[2] = {prover, other};
-  return authenticate(both, sizeof both);
+// The side that proves comes first, so that a proof cannot be sent back to its sender. It says
+// whether it has connected: else a stranger could connect to two nodes, pass each one's proof on to
+// the other, and be taken for both.
+Digest proof(const Authenticate& authenticate, const Greeting& prover, const Greeting& other,
+             bool connects) {
+  struct {
+    Greeting prover, other;
+    std::uint64_t connects;
+  } const what = {prover, other, connects};
+  return authenticate(&what, sizeof what);
 }
 
 // The side that has connected comes first. No proof is of so many bytes.
@@ -186,11 +192,12 @@ std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authent
       (ends.theirs != kAnyNode && theirs.node != ends.theirs)) {
     return std::nullopt;
   }
-  const Digest my_proof = proof(authenticate, mine, theirs);
+  const bool accepted = ends.theirs == kAnyNode;
+  const Digest my_proof = proof(authenticate, mine, theirs, !accepted);
   Digest their_proof;
   if (!send_all(fd, my_proof.data(), kDigestBytes) ||
       !receive_all(fd, their_proof.data(), kDigestBytes, end_ns) ||
-      !same(their_proof, proof(authenticate, theirs, mine))) {
+      !same(their_proof, proof(authenticate, theirs, mine, accepted))) {
     return std::nullopt;
   }
   send_at_once(fd, 15);
@@ -198,7 +205,6 @@ std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authent
   // pauses for a slow network, and needs twice the time for 1 MiB over loopback.
   constexpr char kCubic[] = "cubic";
   setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof kCubic - 1);
-  const bool accepted = ends.theirs == kAnyNode;
   return Other{theirs.node,
                key_of(authenticate, accepted ? theirs : mine, accepted ? mine : theirs)};
 }

@@ -48,9 +48,9 @@ int connect_to(const Address& address, int patience_ms, std::string* why);
 // A TCP connection sends small messages at once, and fails when the other end has been gone without
 // a word for silent_s.
 void send_at_once(int fd, int silent_s);
-// Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces and
-// both nodes. Nothing else is read before. Returns nothing if the other end is not in this job, or
-// says nothing for 2 s.
+// Each side sends a nonce, and then proves that it knows the secret, by a digest of both nonces,
+// both nodes, and which of them has connected. Nothing else is read before. Returns nothing if the
+// other end is not in this job, or says nothing for 2 s.
 std::optional<Other> greet(int fd, const Ends& ends, const Authenticate& authenticate);
 
 // Encrypts a connection whose ends have proved themselves; `accepted`: by this side. Takes the

@@ -305,7 +305,9 @@ TEST(Options, HostsOfAFile) {
   EXPECT_EQ(hosts_of_file("localhost\n").value(), (List{{"localhost", {}}}));
   EXPECT_EQ(hosts_of_file("# ours\n\n  a slots=2 max_slots=4 # here\nme@b.c:3\n").value(),
             (List{{"a", 2}, {"me@b.c", 3}}));
-  for (const char* wrong : {"a slots", "a:1 slots=2", "a slots=0", "-a", "a b"}) {
+  EXPECT_EQ(hosts_of_file("a user=me binding=core slots=2\n").value(), (List{{"me@a", 2}}));
+  for (const char* wrong : {"a slots", "a:1 slots=2", "a slots=0", "a sluts=2",
+                            "a slots=", "me@a user=you", "a user=-oX", "-a", "a b"}) {
     const auto list = hosts_of_file(std::string("ok\n") + wrong);
     ASSERT_FALSE(list.ok()) << wrong;
     EXPECT_EQ(list.error().text.find(", line 2: \""), 0u) << list.error().text;

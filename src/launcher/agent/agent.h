@@ -53,6 +53,8 @@ class Agent : private AgentDriver {
   void report_restored();
   // This process is killed at that time if it does nothing any more (Guardian::kill_at()).
   void kill_at(std::uint64_t monotonic_ns) { guardian_->kill_at(monotonic_ns); }
+  // Stops reading what ranks print, because the connection to the supervisor is slow, or continues.
+  void hold_output(bool hold) { outputs_.hold_all(hold); }
   // To be called whenever nothing is queued in the loop.
   void idle();
   // Those of --kill that have not fired yet.

@@ -109,14 +109,17 @@ void Guardian::kill_at(std::uint64_t monotonic_ns) {
   [[maybe_unused]] const ssize_t sent = is_sooner ? write(pipe_.get(), "", 1) : 0;
 }
 
-// Waits for the end of the guarded process, and brings it about if its time has come.
-void Guardian::await_end(int pipe, const Page& page, pid_t guarded) {
+// Waits for the end of the guarded process, and brings it about if its time has come: at once for
+// its ranks, because a process that waits for a disk does not end before that answers.
+void Guardian::await_end(int pipe, const Page& page, pid_t guarded, const std::string& socket,
+                         const std::string& lifeline) {
   constexpr std::uint64_t kMsNs = 1'000'000, kMostMs = 60'000;
   for (;;) {
     const std::uint64_t kill_at_ns = page.kill_at_ns, now_ns = monotonic_ns();
     const bool is_late = kill_at_ns != 0 && now_ns >= kill_at_ns;
     if (is_late && getppid() == guarded) kill(guarded, SIGKILL);
-    int limit_ms = -1;
+    if (is_late) kill_all_of(socket, lifeline);
+    int limit_ms = is_late ? 100 : -1;
     if (kill_at_ns != 0 && !is_late) {
       limit_ms = static_cast<int>(std::min((kill_at_ns - now_ns) / kMsNs + 1, kMostMs));
     }
@@ -135,7 +138,7 @@ void Guardian::guard(int pipe, const Page& page, pid_t guarded, const std::strin
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   for (int fd = 0; fd < 3; ++fd) close(fd);
-  await_end(pipe, page, guarded);
+  await_end(pipe, page, guarded, socket, lifeline);
   // Removed first, before another job can create files with the same names.
   if (page.path[0] != '\0') unlink(page.path);
   if (page.directory[0] != '\0') remove_parts(page.directory);

@@ -38,7 +38,8 @@ class Guardian {
 
  private:
   struct Page;
-  static void await_end(int pipe, const Page& page, pid_t guarded);
+  static void await_end(int pipe, const Page& page, pid_t guarded, const std::string& socket,
+                        const std::string& lifeline);
   [[noreturn]] static void guard(int pipe, const Page& page, pid_t guarded,
                                  const std::string& socket, const std::string& lifeline);
 

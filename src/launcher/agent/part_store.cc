@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "launcher/base/process.h"
@@ -182,12 +183,16 @@ void PartStore::begin_serving(Descriptor fd) {
   if (served_.size() == kMost) return;
   Served& served = served_.emplace_back();
   served.fd = std::move(fd);
-  served.thread = std::thread([this, &served] {
-    serve(served.fd.get());
-    const std::lock_guard lock(mutex_);
-    shutdown(served.fd.get(), SHUT_RDWR);
-    served.is_over = true;
-  });
+  try {
+    served.thread = std::thread([this, &served] {
+      serve(served.fd.get());
+      const std::lock_guard lock(mutex_);
+      shutdown(served.fd.get(), SHUT_RDWR);
+      served.is_over = true;
+    });
+  } catch (const std::system_error&) {  // the limit of processes; the other side tries again
+    served_.pop_back();
+  }
 }
 
 void PartStore::serve(int fd) {

@@ -232,6 +232,32 @@ std::optional<std::vector<std::uint32_t>> tasks_of_slurm(std::string_view text) 
   return tasks;
 }
 
+namespace {
+
+// Takes NAME=VALUE of a line of a host file. False: it is none that is known.
+bool set_of_host(std::string_view setting, HostSlots& host) {
+  // About processors, which --bind-to knows, or networks.
+  constexpr std::string_view kIgnored[] = {"max_slots", "max-slots", "boards", "sockets",
+                                           "cores",     "binding",   "ifname"};
+  const std::size_t end = setting.find('=');
+  if (end == setting.npos || end + 1 == setting.size()) return false;
+  const std::string_view name = setting.substr(0, end), value = setting.substr(end + 1);
+  if (name == "slots") {
+    const bool is_new = !host.slots;
+    host.slots = number<std::uint32_t>(value);
+    return is_new && host.slots.value_or(0) > 0;
+  }
+  if (name == "user" || name == "username") {
+    const bool is_new = host.name.find('@') == host.name.npos;
+    host.name = std::string(value) + "@" + host.name;
+    const auto again = host_of(host.name);
+    return is_new && again && again->name == host.name;
+  }
+  return std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored);
+}
+
+}  // namespace
+
 Result<std::vector<HostSlots>> hosts_of_file(std::string_view text) {
   std::vector<HostSlots> hosts;
   std::istringstream lines{std::string(text)};
@@ -243,16 +269,7 @@ Result<std::vector<HostSlots>> hosts_of_file(std::string_view text) {
     if (!(words >> word)) continue;
     auto host = host_of(word);
     bool good = host.has_value();
-    while (good && words >> word) {
-      constexpr std::string_view kSlots = "slots=";
-      if (word.starts_with(kSlots)) {
-        const auto slots = number<std::uint32_t>(std::string_view(word).substr(kSlots.size()));
-        good = slots.value_or(0) > 0 && !host->slots;
-        host->slots = slots;
-      } else {
-        good = word.find('=') != std::string::npos;
-      }
-    }
+    while (good && words >> word) good = set_of_host(word, *host);
     if (!good) {
       return Error{", line " + std::to_string(number_of_line) + ": \"" + one_line(line) +
                    "\" is not a host; write HOST, HOST:RANKS or HOST slots=RANKS"};

@@ -68,7 +68,8 @@ std::string time_text(std::uint64_t wall_ns);
 // Returns the hosts of "a:4,user@b:2,localhost". Nothing: it is no list of hosts.
 std::optional<std::vector<HostSlots>> hosts_of_list(std::string_view text);
 // Returns the hosts of a file with lines of HOST, HOST:N or HOST slots=N, as Open MPI and MPICH
-// read it. Other settings (NAME=VALUE) are ignored. Errors say in which line.
+// read it. user=NAME is as NAME@HOST; their settings about processors are ignored.
+// Errors say in which line.
 Result<std::vector<HostSlots>> hosts_of_file(std::string_view text);
 // Whether a name in such a list is the machine called `own_name`.
 bool is_this_host(std::string_view name, std::string_view own_name);

@@ -145,7 +145,8 @@ class AgentProcess {
             [this](const std::string& how) {
               if (has_joined_) fprintf(stderr, "rejoin: ftrun %s; this agent ends\n", how.c_str());
               _exit(kExitFailure);
-            }};
+            },
+            [this] { hold_output(false); }};
   }
   void watch_notices() {
     sigset_t notices;  // prepare_process() blocks them
@@ -259,7 +260,16 @@ class AgentProcess {
     agent_->report_restored();
   }
 
-  void send(const Report& report) { stream_.send(report.SerializeAsString()); }
+  void send(const Report& report) {
+    constexpr std::size_t kMostUnsent = 1 << 20;
+    stream_.send(report.SerializeAsString());
+    if (stream_.backlog() > kMostUnsent) hold_output(true);
+  }
+  // Beats must not wait for more output than the connection carries in a fraction of a lease.
+  void hold_output(bool hold) {
+    if (!agent_ || std::exchange(holds_output_, hold) == hold) return;
+    agent_->hold_output(hold);
+  }
 
   std::optional<Error> make_agent(std::uint32_t host, const Order::Plan& plan) {
     if (plan.version() != version_text()) {
@@ -393,6 +403,7 @@ class AgentProcess {
   Lifeline lifeline_;
   MessageStream stream_;
   const bool has_joined_ = false;
+  bool holds_output_ = false;
   int exit_code_ = 0;
   std::optional<Agent> agent_;
   Loop::Timer beat_timer_;

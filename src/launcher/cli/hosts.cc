@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,7 +118,8 @@ std::optional<std::uint64_t> slots_of(const std::vector<HostSlots>& list) {
 // those are refused of which it is known.
 std::optional<Error> check_remote_shell(const RunOptions& options) {
   if (!options.encrypt || options.agents_join()) return {};
-  std::string shell = options.remote_shell.substr(0, options.remote_shell.find(' '));
+  std::string shell;
+  std::istringstream(options.remote_shell) >> shell;
   shell.erase(0, shell.rfind('/') + 1);
   constexpr std::string_view kClear[] = {"srun",    "rsh",       "remsh", "rexec",
                                          "blaunch", "pbs_tmrsh", "lsrun", "pbsdsh"};

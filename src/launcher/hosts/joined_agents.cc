@@ -125,12 +125,10 @@ std::optional<Error> JoinedAgents::listen() {
 void JoinedAgents::wait_for_all(const std::string& secret_file) {
   const std::string host = host_and_port(settings_.listen).first;
   const std::size_t count = settings_.names.size();
-  if (!settings_.quiet) {
-    calls_.tell("waiting for " + std::to_string(count) + (count == 1 ? " agent" : " agents") +
-                " at port " + std::to_string(port_) + "; on each host: ftrun agent --join " +
-                (host.empty() ? "THIS_HOST" : host) + ":" + std::to_string(port_) +
-                " --secret-file " + secret_file);
-  }
+  calls_.tell("waiting for " + std::to_string(count) + (count == 1 ? " agent" : " agents") +
+              " at port " + std::to_string(port_) + "; on each host: ftrun agent --join " +
+              (host.empty() ? "THIS_HOST" : host) + ":" + std::to_string(port_) +
+              " --secret-file " + secret_file);
   until_ns_ = loop_.now_ns() + settings_.limit_ns;
   limit_timer_.set(until_ns_);
   progress_timer_.set(loop_.now_ns() + kProgressNs);

@@ -61,6 +61,7 @@ void MessageStream::write() {
   }
   if (sent_ > unsent_.size() / 2) unsent_.erase(0, std::exchange(sent_, 0));
   unsent_.empty() ? write_watch_.pause() : write_watch_.want(EPOLLOUT);
+  if (unsent_.empty() && calls_.drained) calls_.drained();
 }
 
 void MessageStream::flush() {

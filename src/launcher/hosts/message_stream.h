@@ -25,6 +25,8 @@ class MessageStream {
     // The stream has ended, or the other side has sent something else: `why` is the predicate of a
     // sentence about it. Nothing follows.
     std::function<void(const std::string& why)> ended;
+    // Everything was sent; may be empty.
+    std::function<void()> drained = {};
   };
 
   // Both descriptors become non-blocking.
@@ -36,6 +38,8 @@ class MessageStream {
   void hand_to(Calls calls) { calls_ = std::move(calls); }
   // Sends a message, in the background. Dropped if the stream has ended.
   void send(const std::string& message);
+  // Bytes that wait to be sent.
+  std::size_t backlog() const { return unsent_.size() - sent_; }
   // Waits until everything was sent, or cannot be.
   void flush();
   // Tells the other side that nothing follows.

@@ -68,14 +68,17 @@ class OpenSslTls final : public Tls {
 
   ssize_t read(void* to, std::size_t bytes) override {
     OpenSslCall call;
+    ERR_clear_error();  // of another connection
     if (const int proved = proves(); proved <= 0) return proved;
     return done(SSL_read(ssl_, to, at_most(bytes)));
   }
   ssize_t write(const void* from, std::size_t bytes) override {
     OpenSslCall call;
+    ERR_clear_error();
     const int proved = proves();
     const int n = proved <= 0 ? proved : done(SSL_write(ssl_, from, at_most(bytes)));
-    if (n > 0 && ++records_ % kMostRecords == 0) SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
+    if (n > 0) ++records_;
+    if (records_ >= kMostRecords) change_keys();
     if (n != 0) return n;
     errno = EPIPE;  // the other side has ended the connection
     return -1;
@@ -97,6 +100,17 @@ class OpenSslTls final : public Tls {
  private:
   static int at_most(std::size_t bytes) {
     return static_cast<int>(std::min<std::size_t>(bytes, 1 << 20));
+  }
+
+  // Only if it can be sent at once: until then nothing would be read, and if the other side waits
+  // for the same, neither would go on.
+  void change_keys() {
+    pollfd room = {SSL_get_fd(ssl_), POLLOUT, 0};
+    if (poll(&room, 1, 0) != 1 || room.revents != POLLOUT) return;
+    SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
+    SSL_do_handshake(ssl_);  // the next call tells its failure
+    ERR_clear_error();
+    records_ = 0;
   }
 
   int proves() {
@@ -183,7 +197,7 @@ class OpenSslTls final : public Tls {
   SSL_CTX* context_ = nullptr;
   SSL* ssl_ = nullptr;
   bool is_proved_ = false;
-  std::uint64_t records_ = 0;  // that were sent
+  std::uint64_t records_ = 0;  // that were sent with these keys
   short wants_ = POLLIN;
   std::string why_;
 };

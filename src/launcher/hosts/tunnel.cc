@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -116,9 +117,13 @@ Descriptor open_tunnel(Descriptor socket, const TlsLibrary& library, TlsSide sid
   Descriptor outer(ends[0]), inner(ends[1]);
   const int room = 1 << 20;  // the system's limit may be lower
   for (const int end : ends) setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  std::thread([tunnel = Tunnel(std::move(inner), std::move(socket), std::move(tls))]() mutable {
-    tunnel.run();
-  }).detach();
+  try {
+    std::thread([tunnel = Tunnel(std::move(inner), std::move(socket), std::move(tls))]() mutable {
+      tunnel.run();
+    }).detach();
+  } catch (const std::system_error&) {  // the limit of processes
+    return Descriptor();
+  }
   return outer;
 }
 

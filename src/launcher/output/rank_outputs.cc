@@ -64,7 +64,7 @@ void RankOutputs::open(std::uint32_t rank, Descriptor out, Descriptor err) {
     stream.stale.clear();
     stream.watch = Loop::Watch(loop_, stream.pipe.get(), EPOLLIN,
                                [this, rank, s](std::uint32_t) { read(rank, s, false); });
-    if (held_[s]) stream.watch.pause();
+    if (held_[s] != 0) stream.watch.pause();
   }
 }
 
@@ -105,7 +105,7 @@ bool RankOutputs::read(std::uint32_t rank, int s, bool to_the_end) {
 
 // Does not show the line if its end may already be in the pipe.
 void RankOutputs::show_stale_line(std::uint32_t rank, int s) {
-  if (held_[s] || (options_.commits && calls_.may_be_void())) {
+  if (held_[s] != 0 || (options_.commits && calls_.may_be_void())) {
     at(rank, s).stale.set(loop_.now_ns() + kUnfinishedLineNs);
   } else if (!read(rank, s, false)) {
     flush(rank, s);
@@ -222,12 +222,17 @@ void RankOutputs::show_withheld() {
 
 void RankOutputs::hold(int to, bool hold) {
   for (int s = 0; s < 2; ++s) {
-    if (s == to || options_.merged) hold_stream(s, hold);
+    if (s == to || options_.merged) hold_stream(s, kReader, hold);
   }
 }
 
-void RankOutputs::hold_stream(int s, bool hold) {
-  held_[s] = hold;
+void RankOutputs::hold_all(bool hold) {
+  for (int s = 0; s < 2; ++s) hold_stream(s, kConnection, hold);
+}
+
+void RankOutputs::hold_stream(int s, Holder by, bool holds) {
+  held_[s] = holds ? held_[s] | by : held_[s] & ~by;
+  const bool hold = held_[s] != 0;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     if (hold) {
       at(r, s).watch.pause();

@@ -77,6 +77,8 @@ class RankOutputs {
   void make_void(std::uint32_t rank, std::uint64_t value);
   // Stops reading this stream from ranks, because the job's reader is slow, or continues.
   void hold(int stream, bool hold);
+  // The same for both, because the connection to the supervisor is slow.
+  void hold_all(bool hold);
   // Shows late output if the rank's end was no death, or drops it if the rank will print it again.
   void show_late(std::uint32_t rank);
   void forget_late(std::uint32_t rank);
@@ -110,7 +112,9 @@ class RankOutputs {
   bool read(std::uint32_t rank, int stream, bool to_the_end);
   void show_stale_line(std::uint32_t rank, int stream);
   void flush(std::uint32_t rank, int stream);
-  void hold_stream(int stream, bool hold);
+  // For which reasons a stream is not read; bits.
+  enum Holder : unsigned { kReader = 1, kConnection = 2 };
+  void hold_stream(int stream, Holder by, bool holds);
   void tell_difference(std::uint32_t rank, int stream, bool ended);
   void tell_void(std::uint32_t rank, int stream, bool ended);
   void check_ended(std::uint32_t rank, bool too_long);
@@ -125,7 +129,7 @@ class RankOutputs {
   std::optional<RankFiles> files_;
   // For each stream of ftrun, the rank stream shown last, if its last line is unfinished.
   OutputStream* unfinished_[2] = {nullptr, nullptr};
-  bool held_[2] = {false, false};
+  unsigned held_[2] = {0, 0};   // by which Holders
   std::deque<Shown> withheld_;  // --commit-output: what may become void, in the order of printing
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

@@ -219,3 +219,26 @@ def host_is_slow_not_lost(t, what):
         result = t.run(2, "drift", "how=values", "steps=9000", "pause_us=500", flags=flags, interfere=interfere)
         judge(result, 2, 9000)
         require(not result.named("host_lost"), "a host was lost", result)
+
+
+# A remote shell whose connection carries 8 MB a second.
+NARROW = """#!/usr/bin/env python3
+import subprocess, sys, time
+agent = subprocess.Popen(["sh", "-c", " ".join(sys.argv[2:])], stdout=subprocess.PIPE)
+while data := agent.stdout.read1(1 << 16):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    time.sleep(len(data) / 8e6)
+sys.exit(agent.wait())
+"""
+
+
+@scenario(limit_s=120)
+def host_is_loud_not_lost(t):
+    """What ranks print takes longer to ftrun than a lease: their hosts answer meanwhile."""
+    flags = ["-H", "127.0.0.2:1,127.0.0.3:1", "--remote-shell", t.script("narrow", NARROW)]
+    flags += ["--survive", "host", "--lease", "1"]
+    result = t.run(2, "/bin/sh", "-c", "yes 0123456789abcdef | head -n 1000000", flags=flags)
+    require(result.code == 0, f"exit code {result.code}", result)
+    require(not result.named("host_lost"), "a host was lost", result)
+    require(result.out == "0123456789abcdef\n" * 2_000_000, f"{len(result.out)} bytes of output", result)
