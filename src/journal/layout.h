@@ -609,8 +609,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN13", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x33314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN14", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x34314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -277,7 +277,7 @@ class AttemptedOp final : public Replicated<H> {
     if constexpr (kSpans) {
       const auto given = exchange_.departures().given(journal::Part::kNode, fingerprint_);
       if (!given) return false;
-      begin_exchange(given->value, members().size == 1);
+      begin_exchange(given->value, members().size == 1 && !ops_.may_contribute_others());
     }
     return true;
   }

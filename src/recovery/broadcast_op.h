@@ -2,7 +2,7 @@
 // members, but for readers that are far behind.
 //
 // If the members are on nodes that share only messages (kSpans), the root gives the bytes to the
-// leaders of the other nodes, each of which stores them for its node. What it has given is the
+// leaders of the other nodes, each of which makes the record of its node. What it has given is the
 // broadcast then, with or without the root's record.
 #pragma once
 

@@ -170,14 +170,15 @@ class NodeExchange {
     departures_.give(Part::kNode, value, bytes, fingerprint, element_bytes());
   }
   // Copies the contribution of the only member of this rank's node to `value`, to be given: all of
-  // it that other leaders read.
+  // it that other leaders read, and this rank's next incarnation if its input may be another one.
   void put_input(std::uint64_t value, std::size_t bytes) {
     const auto* input = static_cast<const std::byte*>(spec_.input);
     const auto copy = [&](std::size_t begin, std::size_t end) {
       std::byte* const to = journal::own_bytes(ops_.host, value);
       ops_.host.payload_stores().copy(to + begin, input + begin, end - begin);
     };
-    const Slice mine = is_sliced() ? slice(span_.mine) : Slice{bytes, bytes};
+    const bool leaves_out = is_sliced() && !ops_.may_contribute_others();
+    const Slice mine = leaves_out ? slice(span_.mine) : Slice{bytes, bytes};
     departures_.put(Part::kNode, value, input, bytes, element_bytes(), [&] {
       copy(0, mine.begin);
       copy(mine.end, bytes);

@@ -194,6 +194,9 @@ class Operations {
 
   // --- For operation objects
 
+  // Whether a replay may contribute other bytes than before, and go on (--on-divergence warn).
+  bool may_contribute_others() const { return !divergence_.stops(); }
+
   // Memory of this process for a result that its record has in pieces; valid until the next call.
   // The journal's would not do: a replay would allocate it in the place of operations to come.
   std::byte* memory_to_join(std::size_t bytes) {

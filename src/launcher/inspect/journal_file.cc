@@ -245,7 +245,7 @@ class Walk {
   // has been reused.
   // Valid until the next call.
   std::string_view result_of(const journal::Record& record, std::uint64_t bytes, Offset* at);
-  std::string_view join_pieces(std::uint64_t value, std::uint64_t bytes, Offset* at);
+  std::string_view join_pieces(Offset next, std::uint64_t bytes);
 
   Reader reader_;
   const InspectOptions& options_;
@@ -471,19 +471,20 @@ std::string_view Walk::result_of(const journal::Record& record, std::uint64_t by
   if (bytes <= journal::kInlineBytes) {
     return {reinterpret_cast<const char*>(&record.value), static_cast<std::size_t>(bytes)};
   }
-  *at = record.value;
+  *at = record.value & ~journal::kInPieces;
   if (given_back_) return {};
-  if (journal::is_in_pieces(record.value)) return join_pieces(record.value, bytes, at);
+  if (journal::is_in_pieces(record.value)) return join_pieces(*at, bytes);
   const char* first = reader_.bytes(record.value, bytes);
   return first == nullptr ? std::string_view() : std::string_view(first, bytes);
 }
 
-std::string_view Walk::join_pieces(std::uint64_t value, std::uint64_t bytes, Offset* at) {
-  *at = value & ~journal::kInPieces;
+std::string_view Walk::join_pieces(Offset next, std::uint64_t bytes) {
   joined_.clear();
-  for (Offset next = *at; joined_.size() < bytes; next += sizeof(journal::Piece)) {
-    const char* entry = reader_.bytes(next, sizeof(journal::Piece));
+  // There is a piece of each node, and no more nodes than ranks.
+  for (std::uint32_t left = header_->ranks; joined_.size() < bytes; --left) {
+    const char* entry = left == 0 ? nullptr : reader_.bytes(next, sizeof(journal::Piece));
     if (entry == nullptr) return {};
+    next += sizeof(journal::Piece);
     journal::Piece piece;
     std::memcpy(&piece, entry, sizeof piece);
     if (piece.bytes > bytes - joined_.size()) return {};
