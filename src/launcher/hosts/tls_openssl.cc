@@ -77,8 +77,7 @@ class OpenSslTls final : public Tls {
     ERR_clear_error();
     const int proved = proves();
     const int n = proved <= 0 ? proved : done(SSL_write(ssl_, from, at_most(bytes)));
-    if (n > 0) ++records_;
-    if (records_ >= kMostRecords) change_keys();
+    if (n > 0 && ++records_ >= kMostRecords) change_keys();
     if (n != 0) return n;
     errno = EPIPE;  // the other side has ended the connection
     return -1;
@@ -107,10 +106,11 @@ class OpenSslTls final : public Tls {
   void change_keys() {
     pollfd room = {SSL_get_fd(ssl_), POLLOUT, 0};
     if (poll(&room, 1, 0) != 1 || room.revents != POLLOUT) return;
-    SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
-    SSL_do_handshake(ssl_);  // the next call tells its failure
+    if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) {
+      SSL_do_handshake(ssl_);  // the next call tells its failure
+      records_ = 0;
+    }
     ERR_clear_error();
-    records_ = 0;
   }
 
   int proves() {
