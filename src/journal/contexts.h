@@ -187,6 +187,16 @@ std::uint64_t sent_mark_of(Host& host, std::uint32_t rank, std::uint32_t to) {
   return read_mark(host, rank, [&](const Marks& v) { return message_mark(base, v, to); });
 }
 
+// Returns the first operation of which this rank, former incarnations included, has shown neither
+// a record nor a contribution.
+inline std::uint64_t first_not_shown(const ContextBlock& block) {
+  std::uint64_t first = block.records.tail.load(std::memory_order_acquire);
+  for (const Contribution& c : block.contribution) {
+    first = std::max(first, c.sequence.load(std::memory_order_relaxed));
+  }
+  return first;
+}
+
 // Returns whether all marks have passed everything a closed zone of this rank may be used for.
 template <class Host>
 bool is_past(Host& host, const Zone& zone) {

@@ -50,12 +50,13 @@ class Journal {
   // Bytes of a result or a message, safe to touch; ends the job if there are none.
   Offset allocate(std::size_t bytes) { return or_stop(region_.allocate(bytes)); }
   Offset reserve(std::size_t bytes) { return or_stop(region_.reserve(bytes)); }
-  // Bytes for the result of a nonblocking operation. With a full journal they must not lie in a
-  // zone that is reused: a member may not have read them when all have entered a later operation.
-  Offset allocate_kept(std::size_t bytes) {
-    const bool kept =
-        region_.retention().reuses_what_was_read() && !breaks(host_, Rule::kKeepNonblockingPayload);
-    return kept ? or_stop(region_.memory().allocate_model(bytes)) : allocate(bytes);
+  // The same for the result of a nonblocking operation, which a member may not have read when all
+  // have entered a later operation.
+  Offset allocate_nonblocking(std::size_t bytes) {
+    return or_stop(region_.allocate_nonblocking(bytes));
+  }
+  Offset reserve_nonblocking(std::size_t bytes) {
+    return or_stop(region_.reserve_nonblocking(bytes));
   }
   // Bytes for a message, the newest of sent[ranks].
   Offset allocate_message(std::size_t bytes, const std::uint64_t* sent) {

@@ -483,6 +483,7 @@ struct Zone {
   Buffer label;
   std::uint64_t contexts;
   Use use;
+  std::uint32_t nonblocking;  // 1: results of nonblocking operations lie in it, among others
 };
 
 // --- Checkpoints
@@ -609,8 +610,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN14", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x34314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN15", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x35314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -62,7 +62,7 @@ class Region {
     // a rank stored before it could see the word is visible before this rank waits for it.
     host_.settle_stores();
     retention_.give_up_replays();
-    return zones_.close(std::forward<Label>(label));
+    return zones_.begin_reuse(std::forward<Label>(label));
   }
 
   // --- Payload. All functions return 0 if there is no more memory
@@ -87,10 +87,23 @@ class Region {
     if (at != 0) memory_.count(bytes);
     return at;
   }
+  // Bytes for the result of a nonblocking operation: allocate() or reserve(), but nothing that lies
+  // in a zone whose reuse does not depend on its readers.
+  Offset allocate_nonblocking(std::size_t bytes) { return keep(bytes, &Region::allocate); }
+  Offset reserve_nonblocking(std::size_t bytes) { return keep(bytes, &Region::reserve); }
   // Bytes of payload allocated so far, provided that no zone was reused.
   std::uint64_t payload_bytes() const { return memory_.payload_reserved() - zones_.unused_bytes(); }
 
  private:
+  Offset keep(std::size_t bytes, Offset (Region::*place)(std::size_t)) {
+    if (retention_.reuses_what_was_read() && !breaks(host_, Rule::kKeepNonblockingPayload)) {
+      return memory_.allocate_model(bytes);
+    }
+    const Offset at = (this->*place)(bytes);
+    zones_.note_nonblocking();
+    return at;
+  }
+
   Host& host_;
   Retention retention_;
   RegionMemory<Host> memory_;

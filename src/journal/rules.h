@@ -39,6 +39,7 @@ enum class Rule : std::uint8_t {
   kNothingLeft,                 // nothing new is shown, asked or ended before all is repeated
   kStandstillDiverges,          // a replay that stands still with something left has diverged
   kZonesBehindAllMarks,         // Must 6: payload, by all readers' marks
+  kLabelsWhatWasShown,          // and by what former incarnations have used a zone for
   kMessagesUntilConsumed,       // with a full journal, payload of messages that are not received
   kOldestVersionSlot,           // Must 6: a new version takes the slot of the oldest
   kLookAtRecords,               // Must 7: every wait looks at records
@@ -59,7 +60,8 @@ enum class Rule : std::uint8_t {
   kSendOnEntering,          // what a nonblocking operation sends is posted when it is entered
   kSlotInTurn,              // an operation contributes when the one before last has its record
   kCompleteInOrder,         // operations of a communicator get their records in their order
-  kKeepNonblockingPayload,  // with a full journal it lies in memory that is not reused
+  kKeepNonblockingPayload,  // with a full journal it lies in memory that is not reused,
+  kKeepNonblockingZones,    // nor are zones in which it had been put before
   kPositionAtRest,          // a new incarnation ends a move of its position that a death cut short
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
@@ -46,6 +47,11 @@ class Zones {
   Zones(const Zones&) = delete;
   Zones& operator=(const Zones&) = delete;
 
+  // A result of a nonblocking operation was put into the zone of results in use. A member may not
+  // have read it when all have entered a later operation.
+  void note_nonblocking() {
+    if (Zone* z = zone_of(Use::kResults)) z->nonblocking = 1;
+  }
   // Called before the retention follows images. `labels` labels zones when they are full; the agent
   // is asked for a snapshot after each `snapshot_every` bytes of zones.
   void follow_images(ZoneLabels& labels, std::uint64_t snapshot_every) {
@@ -119,6 +125,17 @@ class Zones {
     return bytes;
   }
 
+  // The journal is full: from now on zones are free as soon as all ranks have entered a later
+  // operation. That is too early for those that note_nonblocking() named. Then close().
+  template <class Label>
+  bool begin_reuse(Label&& label) {
+    for (std::uint32_t i = 0; i < head_->zones; ++i) {
+      Zone& z = head_->zone[i];
+      const bool may_be_read = z.nonblocking != 0 && !(z.interval != 0 && is_past(host_, z));
+      if (may_be_read && !breaks(host_, Rule::kKeepNonblockingZones)) z.use = Use::kKept;
+    }
+    return close(std::forward<Label>(label));
+  }
   // Closes the zones of results in use and labels each by label(zone). False: no memory for a
   // label.
   template <class Label>
@@ -214,11 +231,12 @@ class Zones {
       if (at == 0) return false;
       memory_.count(size);
       found = &head_->zone[head_->zones];
-      *found = {at, size, 0, at, 0, {}, 0, use};
+      *found = {at, size, 0, at, 0, {}, 0, use, 0};
       ++head_->zones;
     }
     found->used = 0;
     found->interval = 0;
+    found->nonblocking = 0;
     note_use(found->bytes);
     return open(*found);
   }

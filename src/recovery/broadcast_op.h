@@ -131,7 +131,7 @@ class BroadcastOp final : public Replicated<H> {
     return this->end(Status::kOk);
   }
   Progress advance_leader(bool thorough) {
-    if (!readers_are_near() || !readers_have_room()) return wait_for_readers(thorough);
+    if (!readers_are_near()) return wait_for_readers(thorough);
     if (!this->is_next()) return Progress::kPending;
     Departures<H> departures(ops_, c_, e_);
     journal::Departed d;

@@ -193,7 +193,6 @@ class Communicators {
   journal::ContextBlock* block_of(const Retired& r) const {
     return journal::own_block(host_, r.context);
   }
-  Retired* retired() { return retired_; }
 
   // Reclaims blocks that no rank goes back to, unless every incarnation makes their contexts.
   void reclaim() {

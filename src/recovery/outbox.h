@@ -3,6 +3,7 @@
 // its receivers a sender may be. PROTOCOL.md, "Messages".
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -131,6 +132,10 @@ class Outbox {
   std::size_t bytes_of_cursors() const { return ranks() * sizeof *sent_; }
   // Writes how many messages this execution has sent to each rank.
   void save(void* to) const { std::memcpy(to, sent_, bytes_of_cursors()); }
+  // Writes how many messages were sent to each rank, those of former incarnations included.
+  void save_shown(std::uint64_t* to) {
+    for (std::uint32_t i = 0; i < ranks(); ++i) to[i] = std::max(sent_[i], channels_.shown(i));
+  }
   void restore(const journal::Marks& v) {
     std::memcpy(sent_, journal::own_sent(host_, v), bytes_of_cursors());
   }

@@ -196,15 +196,13 @@ class Replicated {
     return to;
   }
 
-  // --- Places for results. With a full journal zones are reused as soon as all ranks of the job
-  // have entered a later operation; a nonblocking one may not be over by then.
+  // --- Places for results
 
   journal::Offset reserve(std::size_t bytes) {
-    const bool kept = nonblocking_ && ops_.zones.are_reused();
-    return kept ? ops_.journal.allocate_kept(bytes) : ops_.journal.reserve(bytes);
+    return nonblocking_ ? ops_.journal.reserve_nonblocking(bytes) : ops_.journal.reserve(bytes);
   }
   journal::Offset allocate(std::size_t bytes) {
-    return nonblocking_ ? ops_.journal.allocate_kept(bytes) : ops_.journal.allocate(bytes);
+    return nonblocking_ ? ops_.journal.allocate_nonblocking(bytes) : ops_.journal.allocate(bytes);
   }
 
   Operations<H>& ops_;

@@ -65,14 +65,12 @@ class Truncation final : public journal::ZoneLabels {
   }
 
   // Labels a zone with everything it may have been used for: all that this rank has entered and
-  // sent so far, in contexts that exist or were freed. It is free when all readers' marks have
-  // passed that.
+  // sent so far, in contexts that exist or were freed, and all that former incarnations had shown,
+  // which may have been further when they died. It is free when all readers' marks have passed
+  // that.
   bool label(journal::Zone& z) override {
     std::uint64_t contexts = 0;
-    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) contexts += c->members.size > 1;
-    for (auto* r = comms_.retired(); r != nullptr; r = r->next) {
-      contexts += comms_.block_of(*r) != nullptr;
-    }
+    for_each_context([&](const journal::ContextBlock&) { ++contexts; });
     const std::size_t sent_bytes = outbox_.bytes_of_cursors();
     if (!journal_.region().memory().make_room(z.label,
                                               contexts * sizeof(journal::Cursor) + sent_bytes)) {
@@ -80,19 +78,29 @@ class Truncation final : public journal::ZoneLabels {
     }
     z.contexts = contexts;
     auto* to = reinterpret_cast<journal::Cursor*>(journal::own_bytes(host_, z.label.at));
-    for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) {
-      if (c->members.size > 1) *to++ = {c->members.context, c->next_sequence, c->chain, 0};
+    const bool shown = !journal::breaks(host_, Rule::kLabelsWhatWasShown);
+    for_each_context([&](const journal::ContextBlock& block) {
+      const Comm<H>* c = comms_.find(block.context);
+      std::uint64_t end = c == nullptr ? 0 : c->next_sequence;
+      if (shown || c == nullptr) end = std::max(end, journal::first_not_shown(block));
+      *to++ = {block.context, end, 0, 0};
+    });
+    if (shown) {
+      outbox_.save_shown(reinterpret_cast<std::uint64_t*>(to));
+    } else {
+      outbox_.save(to);
     }
-    for (auto* r = comms_.retired(); r != nullptr; r = r->next) {
-      const journal::ContextBlock* block = comms_.block_of(*r);
-      if (block == nullptr) continue;
-      *to++ = {r->context, block->records.tail.load(std::memory_order_relaxed), 0, 0};
-    }
-    outbox_.save(to);
     return true;
   }
 
  private:
+  template <class Visit>
+  void for_each_context(Visit&& visit) {
+    journal::for_each_own_context(host_, [&](const journal::ContextBlock& block) {
+      if (block.size > 1) visit(block);
+    });
+  }
+
   // What was given in an operation is needed until all members have its record for good.
   void truncate_departures(Span<H>& span, std::uint64_t keep_from) {
     std::uint64_t k = span.departures.tail();

@@ -51,6 +51,50 @@ void filled(Player& p) {
   }
 }
 
+// Rank 0 contributes to a reduction and broadcasts what rank 1 reads only later. If it dies then,
+// its next incarnation completes the reduction first, and closes the zone in which the broadcasts
+// lie.
+void shown_ahead(Player& p) {
+  Comm all = p.everyone(), other = p.everyone(1);
+  const auto delay = [&](int times) {
+    for (int i = 0; i < times && p.rank() == 1; ++i) {
+      p.send(all, 1, 9, 1);
+      p.recv(all, 1, 9);
+    }
+  };
+  for (int i = 0; i < 5; ++i) {
+    Player::Pending sum, next;
+    delay(6);
+    p.begin_allreduce(all, &sum, 40);
+    p.begin_allreduce(all, &next, 250);
+    delay(40);
+    for (int k = 0; k < 5 + i % 2; ++k) p.bcast(other, 0, 140);
+    p.wait(&sum);
+    p.wait(&next);
+  }
+}
+
+// Rank 1 receives a broadcast, which was begun before the journal was full, only when rank 2 has
+// entered the operation in front of it.
+void begun_before(Player& p) {
+  Comm all = p.everyone(), other = p.everyone(1), alone = p.comm({2}, 2);
+  Player::Pending gather, bcast, nothing;
+  const auto begin = [&] {
+    p.begin_gather(other, &gather, 1, 2);
+    p.begin_bcast(other, &bcast, 0, 2000);
+  };
+  if (p.rank() != 2) begin();
+  if (p.rank() == 2) p.begin_barrier(alone, &nothing);
+  for (std::uint32_t i = 0; i < 120; ++i) {
+    p.bcast(all, i % 2, i < 60 ? 3000 : 2000);
+    p.allreduce(all, 3000);
+  }
+  if (p.rank() == 2) begin();
+  p.wait(&gather);
+  p.wait(&bcast);
+  if (p.rank() == 2) p.wait(&nothing);
+}
+
 // Rank 1 receives messages only long after the journal has become full.
 void received_late(Player& p) {
   Comm all = p.everyone();
@@ -297,6 +341,11 @@ std::vector<World> image_worlds() {
   worlds.back().journal_limit_bytes = 1024 << 10;
   worlds.back().unfrozen = 2;
   worlds.back().must_reach = {Probe::kEndedFull};
+  add("images-begun-before", 3, 1'000'000'000, begun_before);
+  worlds.back().journal_limit_bytes = 1024 << 10;
+  worlds.back().unfrozen = 2;
+  worlds.back().must_reach = {Probe::kEndedFull};
+  add("images-shown-ahead", 2, 150, shown_ahead);
   add("images-owed", 2, 1'000'000, owed);
   worlds.back().journal_limit_bytes = 3072 << 10;
   worlds.back().must_reach = {Probe::kEndedFull};
