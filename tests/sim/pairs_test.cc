@@ -24,9 +24,11 @@ TEST_P(TwoDeaths, TheSecondAnywhereAfterTheFirst) {
       effort() > 1 && world.ranks <= 3 && !slow && world.name != "sliced" && !world.checkpoints;
   sweep.pairs(0, all ? kAll : share);
   const std::uint64_t runs = sweep.job().runs() + scaled(slow ? 300 : 2000);
-  // In long jobs few of the second deaths fall into the repair of the first one.
+  // In long jobs few of the second deaths fall into the repair of the first one; in those with a
+  // full journal hardly any, and each run is slow.
+  const bool meets = thorough() && (!is_slow(world) || effort() > 1);
   const auto enough = [&] {
-    const bool together = !thorough() || sweep.probes()[Probe::kTwoDead] > 0;
+    const bool together = !meets || sweep.probes()[Probe::kTwoDead] > 0;
     return sweep.job().runs() >= (together ? runs : 20 * runs);
   };
   for (std::uint64_t seed = 1; sweep.failure().empty() && !enough(); ++seed) {
@@ -36,7 +38,9 @@ TEST_P(TwoDeaths, TheSecondAnywhereAfterTheFirst) {
   if (!thorough()) return;
   EXPECT_GT(sweep.probes()[Probe::kReplacementDied], 0u);
   EXPECT_GT(sweep.probes()[Probe::kDiedReplaying], 0u);
-  EXPECT_GT(sweep.probes()[Probe::kTwoDead], 0u);
+  if (meets) {
+    EXPECT_GT(sweep.probes()[Probe::kTwoDead], 0u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, TwoDeaths, testing::ValuesIn(names_of_mortal_worlds(5)),
