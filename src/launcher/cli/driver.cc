@@ -555,7 +555,10 @@ class JobOnHosts {
   void start_agents() {
     Agents::Calls calls = {[this] { start_ranks(); },
                            [this](Error error) { give_up(std::move(error)); },
-                           [this](Report r) { report(std::move(r)); }};
+                           [this](Report r) { report(std::move(r)); },
+                           [this](const std::string& line) {
+                             if (!options_.quiet) fprintf(stderr, "rejoin: %s\n", line.c_str());
+                           }};
     const std::uint64_t lease_ns = options_.survive_host ? options_.lease_ns : 0;
     std::vector<std::string> names = options_.hosts;
     names.resize(options_.layout.size());

@@ -19,6 +19,8 @@
 namespace rejoin::launcher {
 namespace {
 
+// The user is told what is awaited after this time, and again after twice as long each time.
+constexpr std::uint64_t kTellAfterNs = 10'000'000'000;
 constexpr std::uint64_t kEndNs = 5'000'000'000;  // that agents have to end their ranks' processes
 // After that time without an end, agents that were told to stop their ranks, or to kill them, count
 // as lost: a host may be silent.
@@ -71,6 +73,7 @@ Agents::Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_sh
       joined_(joined),
       join_ns_(join_ns),
       calls_(std::move(calls)),
+      tell_timer_(loop, [this] { tell_what_is_awaited(); }),
       patience_(loop, [this] { give_up_on_silent_ones(); }),
       lease_ns_(lease_ns),
       lease_timer_(loop, [this] { look_at_leases(); }) {
@@ -98,6 +101,8 @@ Agents::~Agents() {
 }
 
 void Agents::start(Order plan) {
+  started_ns_ = loop_.now_ns();
+  tell_timer_.set(started_ns_ + kTellAfterNs);
   for (std::uint32_t host = 0; host < agents_.size() && !failed_; ++host) {
     plan.set_host(host);
     if (joined_ != nullptr) {
@@ -109,6 +114,30 @@ void Agents::start(Order plan) {
     spawn(host);
     if (!failed_) send(plan);
   }
+}
+
+void Agents::tell_what_is_awaited() {
+  if (all_ready_ || failed_) return;
+  constexpr std::uint32_t kMostNamed = 5;
+  std::string names, silent;
+  std::uint32_t awaited = 0;
+  for (std::uint32_t host = 0; host < agents_.size(); ++host) {
+    const Agent& agent = agents_[host];
+    if (agent.port != 0) continue;
+    if (++awaited <= kMostNamed) names += (awaited == 1 ? "" : ", ") + text_of(host);
+    if (silent.empty() && agent.heard_ns == 0) silent = agent.name;
+  }
+  if (awaited > kMostNamed) names += ", ...";
+  const std::uint64_t waited_ns = loop_.now_ns() - started_ns_;
+  std::string line = "waiting for " + std::to_string(awaited) + " of " +
+                     std::to_string(agents_.size()) + " agents for " + duration_text(waited_ns) +
+                     ": " + names;
+  if (!silent.empty() && joined_ == nullptr) {
+    line +=
+        "; this command has to work without a question: " + remote_shell_ + " " + silent + " true";
+  }
+  calls_.waits(line);
+  tell_timer_.set(loop_.now_ns() + waited_ns);
 }
 
 // The agent gets a process group of its own: signals from the terminal are for ftrun, which tells
@@ -256,6 +285,7 @@ void Agents::on_ready(std::uint32_t host, const Report::Ready& ready) {
   }
   if (++ready_ < all) return;
   all_ready_ = true;
+  tell_timer_.clear();
   send_all(addresses_of(0, all));
   calls_.ready();
   if (lease_ns_ != 0) look_at_leases();

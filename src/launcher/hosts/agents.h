@@ -27,6 +27,8 @@ class Agents {
     std::function<void()> ready;         // all agents can start their ranks
     std::function<void(Error)> failed;   // one cannot; no rank was started
     std::function<void(Report)> report;  // of an agent that is ready
+    // Some have not been ready for long: a line for the user, from time to time.
+    std::function<void(const std::string& line)> waits;
   };
 
   // `hosts`: by number of the host, as the user named it; empty names are this machine.
@@ -54,6 +56,7 @@ class Agents {
   void on_joined(const std::string& name);
 
  private:
+  void tell_what_is_awaited();
   void give_up_on_silent_ones();
   void look_at_leases();
   void end_ranks(std::uint32_t host);
@@ -102,6 +105,8 @@ class Agents {
   std::size_t ready_ = 0;  // agents that have been ready
   bool all_ready_ = false;
   bool failed_ = false;
+  std::uint64_t started_ns_ = 0;
+  Loop::Timer tell_timer_;  // while not all are ready
   Loop::Timer patience_;
   const std::uint64_t lease_ns_;
   std::uint64_t looked_ns_ = 0;  // at the leases

@@ -247,6 +247,23 @@ def hosts_that_do_not_start(t, what):
     require(len(said) == 1 and "host 127.0.0.2" in said[0] and says in said[0], f"it says {said}", result)
 
 
+@scenario(ends=[True, False])
+def hosts_that_start_late(t, ends):
+    """After ten seconds a line says which host is awaited. A signal ends the wait."""
+    shell = t.script("shell", '#!/bin/sh\n[ "$1" = 127.0.0.2 ] && sleep 11\nshift\nexec sh -c "$*"\n')
+    flags = ["-H", "127.0.0.3:1,127.0.0.2:1", "--remote-shell", shell]
+
+    def interfere(job):
+        job.until(lambda: "waiting for 1 of 2 agents for 10" in job.err(), "it does not say what it waits for")
+        if ends:
+            job.process.send_signal(signal.SIGINT)
+
+    result = t.run(2, "steps", "count=10", flags=flags, interfere=interfere)
+    require(f"host 127.0.0.2; this command has to work without a question: {shell} 127.0.0.2 true" in result.err,
+            "it does not say what to try", result)
+    require(result.code == (128 + signal.SIGINT if ends else 0), f"exit code {result.code}", result)
+
+
 @scenario()
 def hosts_points(t):
     """A program with checkpoints goes on from images."""
