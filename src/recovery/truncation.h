@@ -94,10 +94,15 @@ class Truncation final : public journal::ZoneLabels {
   }
 
  private:
+  // A process that began at a version need not make all contexts again, and then has no marks for
+  // the others.
   template <class Visit>
   void for_each_context(Visit&& visit) {
+    const bool makes_all = peers_.goes_back_to() != journal::Return::kVersions;
     journal::for_each_own_context(host_, [&](const journal::ContextBlock& block) {
-      if (block.size > 1) visit(block);
+      const bool is_known = makes_all || block.freed.load(std::memory_order_relaxed) != 0 ||
+                            comms_.find(block.context) != nullptr;
+      if (block.size > 1 && is_known) visit(block);
     });
   }
 
