@@ -517,9 +517,11 @@ class JobOnHosts {
                  ") before all hosts were ready; no rank was started",
              kExitSignal + signal});
   }
+  // What agents say before all of them are ready waits for the supervisor.
   void report(Report report) {
     loop_.post([this, report = std::move(report)] {
-      if (supervisor_) supervisor_->report(report);
+      if (supervisor_) return supervisor_->report(report);
+      early_.push_back(report);
     });
   }
 
@@ -586,6 +588,7 @@ class JobOnHosts {
       loop_.post([this, order = std::move(order)] { agents_->send(order); });
     });
     supervisor_->start();
+    for (const Report& early : std::exchange(early_, {})) supervisor_->report(early);
   }
 
   Run& run_;
@@ -603,6 +606,7 @@ class JobOnHosts {
   Loop::Timer too_long_;
   std::unique_ptr<Gathering> gathering_;
   std::optional<Agents> agents_;
+  std::vector<Report> early_;
   std::optional<Supervisor> supervisor_;
 };
 

@@ -132,6 +132,38 @@ def joined_host_is_lost(t, how):
         require(list(codes.values()).count(0) == 2, f"agents ended with {codes}", result)
 
 
+@scenario()
+def joined_spare_comes_early(t):
+    """A host joins when those that the job needs are there, but not all of them are ready: it is a
+    spare all the same."""
+    hosts = Hosts(t)
+
+    def interfere(job):
+        hosts.join(job, "a")
+        job.until(lambda: "as host a" in hosts.text("a"), "it has joined")
+        processes = [hosts.agents["a"].pid, *descendants(hosts.agents["a"].pid)]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        hosts.join(job, "b")
+        job.until(lambda: "as host b" in hosts.text("b"), "it has joined")
+        job.run_for(0.3)
+        hosts.join(job, "c")
+        job.until(lambda: "as host c" in hosts.text("c"), "it has joined")
+        job.run_for(0.3)
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+        job.until(lambda: newest(job, "joined") > 0, "the spare is known")
+        job.until(lambda: newest(job, "stored") > 0, "a set is stored")
+        hosts.kill("b")
+        job.until(lambda: newest(job, "rollback") > 0, "its ranks go on")
+
+    flags = [*LISTEN, "--nodes", 2, "--npernode", "1", "--survive", "host", *EVERY_50_MS]
+    result = t.run(2, *DRIFT, flags=flags, interfere=interfere)
+    judge_drift(result, 2, DRIFT_STEPS)
+    codes = hosts.codes()
+    require((codes["a"], codes["c"]) == (0, 0), f"agents ended with {codes}", result)
+
+
 def has_ranks(agent):
     return len(descendants(agent.pid)) > 1
 
