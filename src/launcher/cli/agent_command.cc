@@ -172,7 +172,7 @@ class AgentProcess {
     if (order.what_case() == Order::kLease) begin_lease(order.lease());
     if (order.what_case() == Order::kStart || order.what_case() == Order::kWake) begin_lease(true);
     if (order.what_case() == Order::kStart && !output_directory_.empty()) {
-      if (const auto error = RankFiles::prepare(output_directory_, local_, resumes_)) {
+      if (const auto error = RankFiles::prepare(output_directory_, local_, false)) {
         Report lost;
         lost.set_host(order.host());
         lost.set_agent_lost("cannot start its ranks: " + error->text);
@@ -301,9 +301,7 @@ class AgentProcess {
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
     if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size())))
       return error;
-    output_directory_ = made.value().options.output.directory;
     local_ = local;
-    resumes_ = plan.has_part();
     settings.lifeline = lifeline_.path();
     auto guardian = std::make_unique<Guardian>(made.value().socket, lifeline_);
     if (const auto error = open_directory(plan, made.value())) return error;
@@ -315,6 +313,7 @@ class AgentProcess {
     if (plan.has_part()) {
       if (const auto error = find_part(plan.part(), made.value())) return error;
     }
+    if (const auto error = place_output(plan, made.value().options.output.directory)) return error;
     auto segment =
         made.value().resumed
             ? JobSegment::restore(made.value().options, made.value().resumed->path_of_journal(),
@@ -330,6 +329,15 @@ class AgentProcess {
                    std::move(listener.value()), std::move(guardian),
                    [this](const Report& report) { send(report); });
     return agent_->open_relay();
+  }
+
+  // The files of --output-filename. Those of a job that goes on stay as they are, but this host may
+  // not have them. Those of one that begins are made when its ranks start.
+  std::optional<Error> place_output(const Order::Plan& plan, const std::string& directory) {
+    if (directory.empty()) return {};
+    if (plan.has_part()) return RankFiles::prepare(directory, local_, true);
+    output_directory_ = directory;
+    return {};
   }
 
   // --checkpoint-dir of the job, and what belongs to this host there.
@@ -412,8 +420,7 @@ class AgentProcess {
   std::uint64_t lease_ns_ = 0;     // 0: there is none
   std::uint64_t answered_ns_ = 0;  // when the newest beat was sent that was answered
   std::string directory_;          // of files of this host's job; empty: there are none
-  std::string output_directory_;
-  bool resumes_ = false;
+  std::string output_directory_;   // whose files are made when the ranks start; empty: of none
   LocalRanks local_;
   JobNote note_;
 };

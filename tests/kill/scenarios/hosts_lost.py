@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 
 from harness import Skip, require, scenario
 from processes import descendants, is_alive, proc_text
@@ -75,6 +76,34 @@ def host_is_lost_prints_once(t, layout, program):
         require(result.code == 0, f"exit code {result.code}", result)
         for rank in range(ranks):
             require(lines_of(result.out, rank) == lines_of(expected.out, rank), f"output of rank {rank}", result)
+
+
+@scenario()
+def host_is_lost_with_its_files(t):
+    """The host that takes over has no files of --output-filename yet: it writes the rest into new ones."""
+    command = ("frozen", "messages", "steps=700", "pause_us=2000")
+    expected = t.undisturbed(2, *command)
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as out:
+        ours, lost = f"{out}/rank.1", f"{out}/lost"
+
+        def interfere(job):
+            job.until(lambda: newest(job, "stored") > 0, "a set is kept")
+            victim = agents(job)[1]
+            os.kill(victim, signal.SIGSTOP)
+            os.rename(ours, lost)
+            os.kill(victim, signal.SIGKILL)
+            job.until(lambda: newest(job, "rollback") > 0, "its ranks go on")
+
+        flags = survives("1,1", "--spares", "1", "--output-filename", out)
+        result = t.run(2, *command, flags=flags, interfere=interfere)
+        require(result.code == 0, f"exit code {result.code}", result)
+        written = ""
+        for directory in (lost, ours):
+            with open(f"{directory}/stdout") as file:
+                written += file.read()
+    wanted = [line for line in expected.out.split("\n") if line.startswith("rank 1")]
+    found = [line for line in written.split("\n") if line.startswith("rank 1")]
+    require(wanted and found == wanted, f"{len(found)} lines of rank 1, and not {len(wanted)}", result)
 
 
 @scenario(layout=["1,1", "2,1"], sweeps=True, limit_s=240)
