@@ -400,6 +400,7 @@ void WrittenSetDriver::give_up() {
 void WrittenSetDriver::on_outcome() {
   const auto outcome = writer_->outcome();
   if (!outcome || removed_) return;
+  if (outcome->number != set_.number) return;  // it was given up, and another one has begun
   progress_.end();
   if (!outcome->fault.empty()) {
     report_no_set(outcome->fault);
