@@ -23,7 +23,7 @@ TEST_P(Bits, GiveResultsOfSomeRunWithoutDeaths) {
   World world;
   ASSERT_TRUE(find_world(GetParam(), &world));
   Sweep sweep(world);
-  const std::uint64_t runs = scaled(3000);
+  const std::uint64_t runs = scaled(6000);
   for (std::uint64_t seed = 0; sweep.failure().empty() && sweep.job().runs() < runs; ++seed) {
     sweep.singles(seed, scaled(300));
     sweep.pairs(seed, scaled(400));
