@@ -194,6 +194,15 @@ class Communicators {
     return journal::own_block(host_, r.context);
   }
 
+  // Whether no member goes back to an operation of the context, which was freed.
+  bool everybody_is_past(const journal::ContextBlock& block) {
+    const auto* world =
+        reinterpret_cast<const std::uint32_t*>(journal::own_bytes(host_, block.members));
+    for (std::uint32_t i = 0; i < block.size; ++i) {
+      if (journal::mark_of(host_, world[i], block.context) != journal::kPast) return false;
+    }
+    return true;
+  }
   // Reclaims blocks that no rank goes back to, unless every incarnation makes their contexts.
   void reclaim() {
     for (Retired** link = &retired_; *link != nullptr;) {
@@ -245,15 +254,6 @@ class Communicators {
   void retire(std::uint64_t context) {
     auto* r = arena_.template make<Retired>(Retired{context, retired_});
     if (r != nullptr) retired_ = r;  // else its memory is never reclaimed
-  }
-
-  bool everybody_is_past(const journal::ContextBlock& block) {
-    const auto* world =
-        reinterpret_cast<const std::uint32_t*>(journal::own_bytes(host_, block.members));
-    for (std::uint32_t i = 0; i < block.size; ++i) {
-      if (journal::mark_of(host_, world[i], block.context) != journal::kPast) return false;
-    }
-    return true;
   }
 
   H& host_;

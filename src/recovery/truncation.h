@@ -69,22 +69,26 @@ class Truncation final : public journal::ZoneLabels {
   // which may have been further when they died. It is free when all readers' marks have passed
   // that.
   bool label(journal::Zone& z) override {
-    std::uint64_t contexts = 0;
-    for_each_context([&](const journal::ContextBlock&) { ++contexts; });
+    std::uint64_t most = 0;
+    for_each_context([&](const journal::ContextBlock&) { ++most; });
     const std::size_t sent_bytes = outbox_.bytes_of_cursors();
     if (!journal_.region().memory().make_room(z.label,
-                                              contexts * sizeof(journal::Cursor) + sent_bytes)) {
+                                              most * sizeof(journal::Cursor) + sent_bytes)) {
       return false;
     }
-    z.contexts = contexts;
-    auto* to = reinterpret_cast<journal::Cursor*>(journal::own_bytes(host_, z.label.at));
+    auto* const begin = reinterpret_cast<journal::Cursor*>(journal::own_bytes(host_, z.label.at));
+    journal::Cursor* to = begin;
     const bool shown = !journal::breaks(host_, Rule::kLabelsWhatWasShown);
     for_each_context([&](const journal::ContextBlock& block) {
       const Comm<H>* c = comms_.find(block.context);
+      // Blocks of contexts that every incarnation makes stay for ever.
+      const bool is_freed = block.freed.load(std::memory_order_relaxed) != 0;
+      if (c == nullptr && is_freed && comms_.everybody_is_past(block)) return;
       std::uint64_t end = c == nullptr ? 0 : c->next_sequence;
       if (shown || c == nullptr) end = std::max(end, journal::first_not_shown(block));
       *to++ = {block.context, end, 0, 0};
     });
+    z.contexts = static_cast<std::uint64_t>(to - begin);
     if (shown) {
       outbox_.save_shown(reinterpret_cast<std::uint64_t*>(to));
     } else {
