@@ -130,6 +130,7 @@ class Freezer final : public engine::ProcessImage {
     const bool stopped = threads_.stop(why, size);
     cost_.add_ns(threads_.stop_ns());
     if (stopped && !libc_recording::has_live_observations()) return MayFreeze::kNotNow;
+    state_.note_timers();
     if (!stopped || !can_be_cloned(why, size) ||
         !files_.note(rank_.host().agent_socket(), why, size) || !can_move(why, size) ||
         (!is_child_of_agent() && !mover_.move(why, size))) {

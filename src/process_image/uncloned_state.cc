@@ -35,9 +35,22 @@ bool UnclonedState::note() {
   errno = 0;
   nice_ = getpriority(PRIO_PROCESS, 0);
   read_text(kOomScore, oom_score_adj_, sizeof oom_score_adj_);
-  for (const int which : kTimers) syscall(SYS_getitimer, which, &timers_[which]);
   return syscall(SYS_get_robust_list, 0, &robust_list_, &robust_bytes_) == 0 &&
          prctl(PR_GET_TID_ADDRESS, &thread_id_, 0, 0, 0) == 0;
+}
+
+void UnclonedState::note_timers() {
+  for (const int which : kTimers) syscall(SYS_getitimer, which, &timers_[which]);
+  // A timer that has expired stands still until its signal is delivered (ITIMER_REAL starts again
+  // only then), and a clone does not get the signal. There, the timer expires at once.
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int which : kTimers) {
+    timeval& left = timers_[which].it_value;
+    if (left.tv_sec == 0 && left.tv_usec == 0 && sigismember(&pending, kSignals[which]) == 1) {
+      left.tv_usec = 1;
+    }
+  }
 }
 
 void UnclonedState::restore_timers() const {

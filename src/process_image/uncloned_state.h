@@ -11,8 +11,8 @@ namespace rejoin::process_image {
 
 class UnclonedState {
  public:
-  // Reads the state of this process, except for the blocked signals. False: this kernel does not
-  // provide it.
+  // Reads the state of this process, except for the blocked signals and the timers. False: this
+  // kernel does not provide it.
   bool note();
 
   // Blocks all signals, and notes which ones were blocked.
@@ -27,7 +27,10 @@ class UnclonedState {
   // the process ends, as it does for a clone.
   void register_thread_id() const;
 
-  // The timers of setitimer() go on where they were when their state was noted.
+  // The timers of setitimer(). Called when nothing else of this process runs and all signals are
+  // blocked, so that no handler has run for an expiry that a clone would see once more.
+  void note_timers();
+  // They go on where they were when they were noted.
   void restore_timers() const;
   static void stop_timers();
 
@@ -43,6 +46,7 @@ class UnclonedState {
 
  private:
   static constexpr int kTimers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+  static constexpr int kSignals[] = {SIGALRM, SIGVTALRM, SIGPROF};
 
   char name_[16] = {};
   itimerval timers_[3] = {};
