@@ -203,6 +203,11 @@ class PeerView {
     }
     return false;
   }
+  // Whether another thread of the rank than the one that called MPI_Init has called MPI since. Not
+  // known of ranks on other nodes.
+  bool calls_from_several_threads(std::uint32_t world) const {
+    return control(world).several_threads_before.load() != 0;
+  }
   // Memory that the rank's journal uses.
   std::uint64_t backed_bytes(std::uint32_t world) const {
     return control(world).backed_bytes.load(std::memory_order_relaxed);

@@ -62,6 +62,7 @@ enum class Rule : std::uint8_t {
   kCompleteInOrder,         // operations of a communicator get their records in their order
   kKeepNonblockingPayload,  // with a full journal it lies in memory that is not reused,
   kKeepNonblockingZones,    // nor are zones in which it had been put before
+  kZonesInTurn,             // and each communicator's roots close zones, whichever did it last
   kPositionAtRest,          // a new incarnation ends a move of its position that a death cut short
   kKeptReadAgain,           // which image a rank keeps is read again after its cursor
   kRebaseWoken,             // a woken image reads again what it remembers of shared memory

@@ -51,7 +51,7 @@ class Operations {
         taking(taking_of_rank),
         bootstrap(bootstrap_cache),
         diagnostics(diagnostics_of_rank),
-        zones(rank_journal.region(), communicators, others.ranks()),
+        zones(host, rank_journal.region(), communicators, peers),
         scratch(static_cast<std::byte*>(arena.allocate(journal::kStageBytes))),
         fold_memory(others.has_several_nodes()
                         ? static_cast<std::byte*>(arena.allocate(2 * journal::kStageBytes))

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/peer_view.h"
 #include "journal/region.h"
+#include "journal/rules.h"
 #include "recovery/communicators.h"
 
 namespace rejoin::recovery {
@@ -13,16 +15,16 @@ namespace rejoin::recovery {
 template <journal::Host H>
 class ResultZones {
  public:
-  // `ranks`: of the job.
-  ResultZones(journal::Region<H>& region, Communicators<H>& comms, std::uint32_t ranks)
-      : region_(region), comms_(comms), ranks_(ranks) {}
+  ResultZones(H& host, journal::Region<H>& region, Communicators<H>& comms,
+              const journal::PeerView& peers)
+      : host_(host), region_(region), comms_(comms), peers_(peers) {}
 
   // Whether results lie in zones that are reused.
   bool are_reused() const { return region_.retention().reuses_what_was_read(); }
 
   // Called when this rank has completed a blocking operation that every member has entered.
-  void close_behind(const Comm<H>& c, std::uint64_t sequence) {
-    if (are_reused() && c.members.size == ranks_) [[unlikely]]
+  void close_behind(Comm<H>& c, std::uint64_t sequence) {
+    if (are_reused() && c.members.size == peers_.ranks()) [[unlikely]]
       close(c, sequence);
   }
 
@@ -33,36 +35,49 @@ class ResultZones {
     if (!are_reused()) [[likely]]
       return true;
     // Results of other communicators lie in the same zones, so all ranks have to be past them.
-    if (c.members.size != ranks_) return true;
-    // The zones that were closed when this rank began to reuse them may hold the results of the
-    // operation before this one.
-    if (closed_in_ == 0) {
-      closed_in_ = c.members.context;
-      closed_at_ = sequence;
+    if (c.members.size != peers_.ranks() || orders_may_differ(c)) return true;
+    // The first operation of this communicator since zones were closed: those may hold the results
+    // of the operation before this one.
+    if (c.zones_closed != closed_) {
+      if (closed_ == 1 || !journal::breaks(host_, Rule::kZonesInTurn)) note(c, sequence);
       return true;
     }
     // A member with a record of an operation may still be reading its bytes; a member with a record
     // of the next one is not.
-    const bool past = closed_in_ == c.members.context && sequence > closed_at_ + 1;
-    if (!past || region_.zones().has_room(bytes)) return true;
+    if (sequence <= c.zones_closed_at + 1 || region_.zones().has_room(bytes)) return true;
     if (!comms_.all_within(c, sequence, 1)) return false;
     close(c, sequence);
     return true;
   }
 
  private:
-  [[gnu::noinline]] void close(const Comm<H>& c, std::uint64_t sequence) {
-    closed_in_ = c.members.context;
-    closed_at_ = sequence;
+  [[gnu::noinline]] void close(Comm<H>& c, std::uint64_t sequence) {
+    if (orders_may_differ(c)) return;
+    ++closed_;
+    note(c, sequence);
     region_.zones().end_interval();
   }
+  void note(Comm<H>& c, std::uint64_t sequence) {
+    c.zones_closed = closed_;
+    c.zones_closed_at = sequence;
+  }
+  // Whether several threads of a member that reads here have called MPI: one may be behind in one
+  // communicator while another goes on in the next. Such a thread shows it before its first
+  // operation.
+  bool orders_may_differ(Comm<H>& c) {
+    const journal::Members& near = c.near();
+    for (std::uint32_t i = 0; i < near.size && !differ_; ++i) {
+      differ_ = peers_.calls_from_several_threads(near.world[i]);
+    }
+    return differ_;
+  }
 
+  H& host_;
   journal::Region<H>& region_;
   Communicators<H>& comms_;
-  const std::uint32_t ranks_;
-  // The newest operation that closed zones.
-  std::uint64_t closed_in_ = 0;  // context; 0: there was none
-  std::uint64_t closed_at_ = 0;  // sequence
+  const journal::PeerView& peers_;
+  std::uint64_t closed_ = 1;  // counted up when zones are closed
+  bool differ_ = false;
 };
 
 }  // namespace rejoin::recovery

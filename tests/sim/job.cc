@@ -184,6 +184,10 @@ const char* Job::judge_end() {
   });
   if (!why_not_.empty()) return why_not_.c_str();
   if (messages_.left_over() > 0) return "messages: one was not received";
+  for (std::uint32_t r = 0; world_.most_journal_bytes != 0 && r < world_.ranks; ++r) {
+    const std::uint64_t used = journal::control_of(segments_.job(), r)->backed_bytes.load();
+    if (used > world_.most_journal_bytes) return "the journal grows, although it is full";
+  }
   return oracle_.end(world_.disagreement == Disagreement::kNone, messages_);
 }
 

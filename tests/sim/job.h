@@ -59,6 +59,8 @@ struct World {
   std::uint64_t snapshot_every_turns = 0;
   // The journals have a limit. Images, of which none is refused, keep them below it.
   bool never_full = false;
+  // What a rank's journal takes at most, so that memory is used again; 0: anything.
+  std::uint64_t most_journal_bytes = 0;
   std::uint64_t unfrozen = 0;  // the ranks of which no image can be made, one bit each
   // How far a collective's sender may be ahead; no world has more.
   std::size_t ahead_bytes = 4 << 20;

@@ -121,6 +121,7 @@ const RuleCase kRules[] = {
     {"CompleteInOrder", Rule::kCompleteInOrder, "outstanding-queue", "order"},
     {"KeepNonblockingPayload", Rule::kKeepNonblockingPayload, "outstanding-limit", "I1", 1},
     {"KeepNonblockingZones", Rule::kKeepNonblockingZones, "images-begun-before", "other bytes", 1},
+    {"ZonesInTurn", Rule::kZonesInTurn, "limit-broadcasts-in-turn", "grows", 1},
     {"PositionAtRest", Rule::kPositionAtRest, "outstanding-disagree", "deadlock"},
     {"RebaseWoken", Rule::kRebaseWoken, "images", ""},
     {"BindWoken", Rule::kBindWoken, "images-wildcards", "messages"},

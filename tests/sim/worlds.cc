@@ -506,6 +506,7 @@ void add_limit(Worlds& worlds) {
                    }
                  }};
   limit.journal_limit_bytes = 4 << 20;
+  limit.most_journal_bytes = 8 << 20;
   worlds.add(limit, {});
 
   World broadcasts = {"limit-broadcasts", 3,
@@ -516,7 +517,19 @@ void add_limit(Worlds& worlds) {
                         for (std::size_t i = 0; i < 900; ++i) p.bcast(all, i % 3, 4000);
                       }};
   broadcasts.journal_limit_bytes = 4 << 20;
+  broadcasts.most_journal_bytes = 8 << 20;
   worlds.add(broadcasts, {});
+
+  World turns = {"limit-broadcasts-in-turn", 2,
+                 [](Player& p) {  // roots close zones, whichever communicator did it before
+                   Comm all = p.everyone(), twin = p.comm({1, 0});
+                   for (std::size_t i = 0; i < 400; ++i) p.allreduce(twin, 1000);
+                   for (std::size_t i = 0; i < 1500; ++i) p.bcast(all, 0, 4000);
+                   for (std::size_t i = 0; i < 1500; ++i) p.bcast(i % 2 == 0 ? twin : all, 0, 4000);
+                 }};
+  turns.journal_limit_bytes = 4 << 20;
+  turns.most_journal_bytes = 8 << 20;
+  worlds.add(turns, {});
 }
 
 }  // namespace

@@ -35,6 +35,15 @@ def threads_that_call_late(t):
     t.undisturbed(2, "threads", "late")
 
 
+@scenario(n=[2, 3], labels=["threads"])
+def threads_behind_a_full_journal(t, n):
+    """Results that one thread has still to read stay, though all ranks have gone on in others."""
+    expected = t.undisturbed(n, "behind")
+    result = t.run(n, "behind", flags=["--journal-limit", "4M"])
+    require((result.code, result.out) == (0, expected.out), "not as without a limit", result)
+    require("the journal is full" in result.err, "it was never full", result)
+
+
 @scenario(labels=["threads"])
 def threads_that_have_ended(t):
     """A rank whose other threads are gone returns to an image that was made since; without one its

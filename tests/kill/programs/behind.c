@@ -1,0 +1,63 @@
+// behind [COUNT] [BYTES]: with a journal that is full. Rank 0 broadcasts COUNT times on one
+// communicator while all ranks reduce on another. The other ranks receive the broadcasts when they
+// have done all reductions, in a second thread (MPI_THREAD_MULTIPLE): nothing of what was broadcast
+// may be gone by then.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "program.h"
+
+enum { kReductions = 400, kReduced = 4096 };
+
+static int count = 100, bytes = 32768;
+static MPI_Comm reduced, broadcast;
+
+static unsigned char byte_of(int i, int at) { return (unsigned char)(i * 7 + at * 13 + (at >> 8)); }
+
+static void* broadcasts(void* nothing) {
+  unsigned char* block = malloc((size_t)bytes);
+  if (block == NULL) check_fail("memory", "some", "none");
+  for (int i = 0; i < count; ++i) {
+    for (int at = 0; at < bytes; ++at) block[at] = check_state.rank == 0 ? byte_of(i, at) : 0;
+    OK(MPI_Bcast(block, bytes, MPI_BYTE, 0, broadcast));
+    for (int at = 0; at < bytes; ++at) {
+      check_context("byte %d of broadcast %d", at, i);
+      if (block[at] != byte_of(i, at)) check_i64("byte", byte_of(i, at), block[at]);
+    }
+  }
+  free(block);
+  return nothing;
+}
+
+static void reductions(void) {
+  static double in[kReduced], out[kReduced];
+  for (int i = 0; i < kReductions; ++i) {
+    for (int at = 0; at < kReduced; ++at) in[at] = i + at;
+    OK(MPI_Allreduce(in, out, kReduced, MPI_DOUBLE, MPI_SUM, reduced));
+    for (int at = 0; at < kReduced; ++at) {
+      if (out[at] != (double)check_state.size * (i + at)) check_fail("sum", "another", "wrong");
+    }
+  }
+}
+
+int main(int argc, char** argv) {
+  int level = 0;
+  OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level));
+  check_attach();
+  if (argc > 1) count = atoi(argv[1]);
+  if (argc > 2) bytes = atoi(argv[2]);
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &reduced));
+  OK(MPI_Comm_dup(MPI_COMM_WORLD, &broadcast));
+  reductions();  // the journal is full
+  pthread_t thread;
+  const int first = check_state.rank == 0;
+  if (first) {
+    check_i64("thread", 0, pthread_create(&thread, NULL, broadcasts, NULL));
+  }
+  reductions();
+  reductions();
+  if (!first) check_i64("thread", 0, pthread_create(&thread, NULL, broadcasts, NULL));
+  check_i64("join", 0, pthread_join(thread, NULL));
+  OK(MPI_Barrier(MPI_COMM_WORLD));
+  return check_end();
+}
