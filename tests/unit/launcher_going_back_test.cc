@@ -128,10 +128,89 @@ record begin_again
 news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
 > 4 signal 0 code=15
 stop
-tell: signal 15 (Terminated): ending all ranks
+tell: signal 15 (Terminated): the job does not begin again
 record stop code 143
 > 5 all-over 0
 finish 143
+)");
+}
+
+TEST(GoingBack, TheJobEndsIfItIsStoppedWhenItsProcessesHaveEnded) {
+  RunOptions options = ranks(1);
+  options.begin_again = true;
+  expect_transcript(options, R"(
+> 3 lost 0
+stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
+> 5 all-over 0
+begin again, 1 in all
+> 6 signal 0 code=2
+stop
+tell: signal 2 (Interrupt): the job does not begin again
+record stop code 130
+record summary deaths 0 restarts 0 lost 0.00 ms longest 0.00 ms places 0
+finish 130
+> 7 signal 0 code=2
+kill now
+)");
+}
+
+TEST(GoingBack, ANoticeWhileTheJobBeginsAgainEndsItWithWhatIsWritten) {
+  RunOptions options = ranks(1);
+  options.checkpoint_directory = "saved";
+  options.grace_ns = 50'000'000;
+  expect_transcript(options, R"(
+> 2 images-written 0 : saved/images-1.rejoin
+record images
+> 3 lost 0
+stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
+> 4 signal 0 code=15
+stop
+tell: the job was to begin again; an earlier state is in saved, and the job ends; --resume goes on from there
+record stop code 75
+> 5 all-over 0
+finish 75
+)");
+}
+
+TEST(GoingBack, AJobThatWasGivenNoticeDoesNotBeginAgain) {
+  RunOptions options = ranks(1);
+  options.checkpoint_directory = "saved";
+  options.grace_ns = 50'000'000;
+  expect_transcript(options, R"(
+> 2 images-written 0 : saved/images-1.rejoin
+record images
+> 3 signal 0 code=15
+record notice
+tell: signal 15 (Terminated) is taken for a notice: the job's state is being written to saved, for 50.0 ms at most, and the job ends; another signal ends it at once
+write now
+> 4 lost 0
+stop
+tell: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; an earlier state is in saved, and the job ends; --resume goes on from there
+record stop code 75
+> 5 all-over 0
+finish 75
+)");
+}
+
+TEST(GoingBack, TheTimeLimitDoesNotCountWhenAllIsOver) {
+  expect_transcript(ranks(1), R"(
+> 1 registered 0
+record register rank 0 incarnation 0
+> 1 initialized 0
+record init rank 0 incarnation 0
+> 2 finalized 0
+record finalize rank 0 incarnation 0
+> 3 ended 0 exit=0
+record exit rank 0 incarnation 0 (exit code 0)
+> 4 all-over 0
+finish 0
+> 5 timeout 0
 )");
 }
 

@@ -384,6 +384,29 @@ record stop code 75
 )");
 }
 
+TEST(NoticeOfAHost, IsInVainIfTheJournalIsFull) {
+  expect_transcript(two_hosts(true), kStored + R"(> 40 limit 0
+let recycle
+record limit rank 0 incarnation 0
+tell: the journal is full (0 bytes): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
+> 41 host-notice 0 host=1
+tell: host b is about to go (its agent has got SIGTERM), but its ranks stay there: the journal is full, and the past cannot be replayed elsewhere
+)",
+                    2);
+  expect_transcript(two_hosts(true), kStored + R"(> 40 host-notice 0 host=1
+record notice
+tell: host b is about to go (its agent has got SIGTERM): its ranks will go on elsewhere as soon as their state is stored
+want set 2
+> 41 limit 0
+let recycle
+record limit rank 0 incarnation 0
+tell: the journal is full (0 bytes): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
+> 42 tick 0
+tell: the ranks of host b stay there: the journal is full, and the past cannot be replayed elsewhere
+)",
+                    2);
+}
+
 TEST(NoticeOfAHost, MovesItsRanksBehindANewerSet) {
   expect_transcript(two_hosts(true), kStored + R"(> 40 host-notice 0 host=1
 record notice

@@ -513,9 +513,11 @@ class JobOnHosts {
     signalfd_siginfo info = {};
     if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
     const auto signal = static_cast<int>(info.ssi_signo);
+    const bool is_notice = signal == SIGTERM && options_.grace_ns && options_.resume;
     give_up({"signal " + std::to_string(signal) + " (" + strsignal(signal) +
-                 ") before all hosts were ready; no rank was started",
-             kExitSignal + signal});
+                 ") before all hosts were ready; no rank was started" +
+                 (is_notice ? "; --resume goes on from " + options_.checkpoint_directory : ""),
+             is_notice ? kExitRequeue : kExitSignal + signal});
   }
   // What agents say before all of them are ready waits for the supervisor.
   void report(Report report) {

@@ -222,7 +222,10 @@ void Agents::send(const Order& order) {
   Agent& agent = agents_[order.host()];
   if (order.what_case() == Order::kStop) patience_.set(loop_.now_ns() + kStopNs);
   if (order.what_case() == Order::kKill) patience_.set(loop_.now_ns() + kKillNs);
-  if (order.what_case() == Order::kFinish) agent.until_ns = loop_.now_ns() + kFinishNs;
+  if (order.what_case() == Order::kFinish) {
+    agent.until_ns = loop_.now_ns() + kFinishNs;
+    patience_.clear();
+  }
   const bool ends = order.what_case() == Order::kStop || order.what_case() == Order::kKill;
   if (agent.plan && ends) return no_agent_joins(order.host(), "the job ends");
   if (agent.stream) agent.stream->send(order.SerializeAsString());
@@ -230,7 +233,7 @@ void Agents::send(const Order& order) {
 
 void Agents::give_up_on_silent_ones() {
   for (Agent& agent : agents_) {
-    if (!agent.finished) cut(agent);
+    if (!agent.finished && !agent.is_over) cut(agent);
   }
 }
 
@@ -249,6 +252,7 @@ void Agents::on_message(std::uint32_t host, std::string_view message) {
   if (report.what_case() == Report::kReady) return on_ready(host, report.ready());
   agents_[host].finished |= report.what_case() == Report::kFinished;
   if (report.what_case() == Report::kHappened) {
+    agents_[host].is_over |= report.happened().has_all_over();
     report.mutable_happened()->set_at_ns(report.happened().at_ns() + agents_[host].clock_ns);
   }
   calls_.report(std::move(report));
@@ -294,10 +298,12 @@ void Agents::on_ready(std::uint32_t host, const Report::Ready& ready) {
 // If this process was stopped, or busy, messages of agents may not have been read yet.
 void Agents::look_at_leases() {
   const std::uint64_t now_ns = loop_.now_ns(), period_ns = lease_ns_ / 4;
-  const bool was_away = now_ns - std::exchange(looked_ns_, now_ns) > 2 * period_ns;
+  const std::uint64_t since_ns = now_ns - std::exchange(looked_ns_, now_ns);
+  const bool was_away = since_ns > 2 * period_ns;
   for (std::uint32_t host = 0; host < agents_.size(); ++host) {
     Agent& agent = agents_[host];
     if (was_away) agent.heard_ns = now_ns;
+    if (was_away && agent.until_ns != 0) agent.until_ns += since_ns;
     const bool has_limit = agent.until_ns != 0;
     const bool is_late = now_ns > (has_limit ? agent.until_ns : agent.heard_ns + lease_ns_);
     if (agent.plan && is_late) {

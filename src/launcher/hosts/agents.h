@@ -67,6 +67,7 @@ class Agents {
     std::unique_ptr<MessageStream> stream;
     std::uint32_t port = 0;  // of its relay; 0: it is not ready
     std::uint32_t part_port = 0;
+    bool is_over = false;        // all of its ranks have ended
     bool finished = false;       // it has sent its last report
     std::uint64_t heard_ns = 0;  // when its newest message came
     // It is lost when this time has come; 0: when it has been silent for its lease.

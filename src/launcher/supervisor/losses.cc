@@ -9,6 +9,11 @@
 namespace rejoin::launcher {
 namespace {
 
+// Times of different hosts are known to some milliseconds only.
+std::uint64_t between(std::uint64_t since_ns, std::uint64_t at_ns) {
+  return at_ns - std::min(since_ns, at_ns);
+}
+
 constexpr std::size_t kMostPlaces = 4;  // shown in the summary
 constexpr std::size_t kMostRanks = 6;   // of a place
 
@@ -98,7 +103,7 @@ void Losses::is_back(std::uint32_t rank, std::uint64_t at_ns,
   if (from) ++sum_.returns[static_cast<std::size_t>(*from)];
   count(sum_, rank, at_ns);
   r.away = false;
-  if (--away_ == 0) sum_.lost_ns += at_ns - away_since_ns_;
+  if (--away_ == 0) sum_.lost_ns += between(away_since_ns_, at_ns);
 }
 
 void Losses::rolled_back(std::uint64_t at_ns, std::uint64_t by_ns) {
@@ -114,7 +119,7 @@ void Losses::begins_again(std::uint64_t at_ns) {
 }
 
 void Losses::count(Summary& sum, std::uint32_t rank, std::uint64_t at_ns) const {
-  const std::uint64_t ns = at_ns - ranks_[rank].since_ns;
+  const std::uint64_t ns = between(ranks_[rank].since_ns, at_ns);
   if (ns < sum.longest_ns) return;
   sum.longest_ns = ns;
   sum.longest_rank = rank;
@@ -126,7 +131,7 @@ Summary Losses::at_end(std::uint64_t at_ns, const Totals& totals) const {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     if (ranks_[r].away) count(sum, r, at_ns);
   }
-  if (away_ > 0) sum.lost_ns += at_ns - away_since_ns_;
+  if (away_ > 0) sum.lost_ns += between(away_since_ns_, at_ns);
   std::stable_sort(sum.places.begin(), sum.places.end(),
                    [](const auto& a, const auto& b) { return a.deaths > b.deaths; });
   return sum;

@@ -1,10 +1,18 @@
 // What the supervisor does when the job, or one of its hosts, is given notice that it is about to
 // end: --grace, and --survive host.
+#include <utility>
+
 #include "launcher/base/grammar.h"
 #include "launcher/base/result.h"
 #include "launcher/supervisor/supervisor_core.h"
 
 namespace rejoin::launcher {
+namespace {
+
+constexpr const char* kStayBecauseFull =
+    "stay there: the journal is full, and the past cannot be replayed elsewhere";
+
+}  // namespace
 
 // --- The job
 
@@ -38,8 +46,7 @@ void SupervisorCore::on(const Event::Tick&) {
   if (!awaits_ticks()) return;
   if (noticed_ && now_ns_ > noticed_at_ns_ + *options_.grace_ns) {
     const std::string late = "no state was written within " + duration_text(*options_.grace_ns);
-    if (has_written_ || written_ != 0 || options_.resume)
-      return end_by_notice(late + "; an earlier one is in");
+    if (has_state()) return end_by_notice(late + "; an earlier one is in");
     constexpr int kSigterm = 15;
     return stop(kExitSignal + kSigterm, late + ", so the job ends, and has to begin anew");
   }
@@ -62,6 +69,10 @@ void SupervisorCore::want_newer_set() {
 
 void SupervisorCore::on(const Event::HostNotice& e) {
   if (stopping_ || replaced_.contains(e.host)) return;
+  if (options_.survive_host && recycles_) {
+    return tell(host_text(e.host) + " is about to go (its agent has got SIGTERM), but its ranks " +
+                kStayBecauseFull);
+  }
   if (options_.survive_host) {
     const std::string told = host_text(e.host) +
                              " is about to go (its agent has got SIGTERM): its "
@@ -86,6 +97,11 @@ void SupervisorCore::on(const Event::HostNotice& e) {
 
 // Moves the ranks of one host to another one: all ranks go back to the set that was just stored.
 void SupervisorCore::leave_hosts() {
+  if (recycles_) {
+    for (const std::uint32_t host : std::exchange(leaving_, {})) {
+      tell("the ranks of " + host_text(host) + " " + kStayBecauseFull);
+    }
+  }
   if (leaving_.empty() || goes_back_ || sets_.newest() <= set_before_) return;
   if (options_.agents_join() && spares_.empty()) return;  // until one joins, or the host is gone
   const std::uint32_t host = *leaving_.begin();

@@ -134,7 +134,7 @@ void SupervisorCore::act_on_set(SetDecision decision) {
 
 // The ranks of the host have ended with their agent, and no other agent can start them again.
 void SupervisorCore::on(const Event::AgentLost& e) {
-  if (hosts_over_ == host_over_.size()) return;
+  if (is_over()) return;
   if (options_.survive_host && !stopping_) {
     const std::string why_not = why_not_survived(e.host);
     const std::string lost = host_text(e.host) + " is lost: its agent " + e.why;

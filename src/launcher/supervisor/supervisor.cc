@@ -106,7 +106,11 @@ int Supervisor::finish() {
   bool told = false;
   const auto enough = [&] {
     signalfd_siginfo info;
-    while (read(signals_.get(), &info, sizeof info) > 0) told |= ends_programs(info.ssi_signo);
+    while (read(signals_.get(), &info, sizeof info) > 0) {
+      if (!ends_programs(info.ssi_signo)) continue;
+      told = true;
+      if (begins_again_) step(Event::Interrupted{static_cast<int>(info.ssi_signo)});
+    }
     return told;
   };
   terminal_.flush(signals_.get(), enough);
@@ -199,7 +203,10 @@ void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finishe
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
   unfinished_.erase(host);
-  if (!unfinished_.empty()) return;
+  if (unfinished_.empty()) end();
+}
+
+void Supervisor::end() {
   stop_timer_.clear();
   if (begins_again_) return loop_.stop();
   Record end{.event = "end", .at_ns = loop_.now_ns()};
@@ -347,6 +354,7 @@ void Supervisor::act(const Action::LetRecycle&) {
 void Supervisor::act(const Action::Stop& a) {
   timeout_.clear();
   input_watch_.pause();
+  if (begins_again_) return;  // no process is left
   if (a.patient) return stop_timer_.set(loop_.now_ns() + kPatienceNs);
   send_all([](Order& order) { order.mutable_stop(); });
 }
@@ -385,6 +393,11 @@ void Supervisor::act(const Action::Finish& a) {
   exit_code_ = a.code;
   finishing_ = true;
   totals_ = a.totals;
+  if (begins_again_) {  // they are finishing already
+    begins_again_.reset();
+    if (unfinished_.empty()) end();
+    return;
+  }
   send_all([](Order& order) { order.mutable_finish(); });
 }
 

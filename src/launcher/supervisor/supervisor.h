@@ -84,6 +84,7 @@ class Supervisor {
   void note_printed(std::uint32_t host, const Event::OfSet& stored);
   void on_agent_lost(std::uint32_t host, const std::string& why);
   void on_finished(std::uint32_t host, const Report::Finished& finished);
+  void end();
   void on_standing(std::uint32_t host, const Report::Standing& standing);
   void on_signals();
   void stop_and_continue();

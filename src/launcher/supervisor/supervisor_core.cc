@@ -51,6 +51,11 @@ int failure_code_of(const Cause& cause) {
   return code == 0 ? kExitFailure : code;
 }
 
+std::string signal_text(int signal) {
+  const char* name = sigdescr_np(signal);
+  return "signal " + std::to_string(signal) + (name ? std::string(" (") + name + ")" : "");
+}
+
 std::string times(std::uint32_t n) {
   return n == 1 ? "once" : n == 2 ? "twice" : std::to_string(n) + " times";
 }
@@ -178,7 +183,7 @@ void SupervisorCore::on(const Event::ForeignMpi& e) {
 void SupervisorCore::on(const Event::OutputLost& e) { stop(e.code, e.why); }
 
 void SupervisorCore::on(const Event::Timeout&) {
-  if (stopping_) return;
+  if (stopping_ || is_over()) return;
   act(Action::ReportPositions{});
   stop(kExitTimeout, "the time limit of --timeout has expired");
 }
@@ -446,6 +451,10 @@ void SupervisorCore::host_is_over(std::uint32_t host) {
     losses_.begins_again(now_ns_);
     return act(Action::BeginAgain{next_beginning()});
   }
+  finish();
+}
+
+void SupervisorCore::finish() {
   if (losses_.any()) {
     const Summary sum = losses_.at_end(now_ns_, totals_);
     record_job("summary").summary = sum;
@@ -470,16 +479,28 @@ void SupervisorCore::on(const Event::Interrupted& e) {
     if (!noticed_) return take_notice("signal 15 (Terminated)");
     if (std::exchange(noticed_by_host_, false)) return;
   }
-  if (std::exchange(begins_again_, false)) stopping_ = false;  // but ends
-  if (std::exchange(interrupted_, true)) {
+  if (std::exchange(begins_again_, false)) return end_instead(e.signal);
+  if (std::exchange(interrupted_, true) || is_over()) {
     act(Action::KillNow{});
     return;
   }
-  const char* name = sigdescr_np(e.signal);
-  stop(kExitSignal + e.signal, "signal " + std::to_string(e.signal) +
-                                   (name ? std::string(" (") + name + ")" : "") +
-                                   ": ending all ranks");
+  stop(kExitSignal + e.signal, signal_text(e.signal) + ": ending all ranks");
 }
+
+// The job was to begin again.
+void SupervisorCore::end_instead(int signal) {
+  stopping_ = false;
+  interrupted_ = true;
+  if (signal == SIGTERM && options_.grace_ns && has_state()) {
+    end_by_notice("the job was to begin again; an earlier state is in");
+  } else {
+    stop(kExitSignal + signal, signal_text(signal) + ": the job does not begin again");
+  }
+  if (is_over()) finish();
+}
+
+// Whether there is a state from which --resume would go on.
+bool SupervisorCore::has_state() const { return has_written_ || written_ != 0 || options_.resume; }
 
 std::uint32_t SupervisorCore::newest_incarnation() const {
   std::uint32_t newest = 0;
@@ -567,16 +588,18 @@ bool SupervisorCore::may_begin_again() const {
 }
 
 void SupervisorCore::begin_again_or_stop(int code, const std::string& why) {
-  if (stopping_ || !may_begin_again()) return stop(code, why);
+  // Its end, and advice, are for a job that ends by it.
+  std::string what = why.substr(0, why.find(". The program is not deterministic"));
+  what.resize(std::min(what.size(), what.find(", so the job ends")));
+  if (noticed_ && !stopping_ && has_state()) {
+    return end_by_notice(what + "; an earlier state is in");
+  }
+  if (stopping_ || noticed_ || !may_begin_again()) return stop(code, why);
   stopping_ = begins_again_ = true;
   act(Action::Stop{false});
   act(Action::KillNow{});
   record_job("begin_again").text = why;
-  // Its end, and advice, are for a job that ends by it.
-  const std::string what = why.substr(0, why.find(". The program is not deterministic"));
-  const std::string ends = ", so the job ends";
-  const std::size_t end = what.find(ends);
-  news(what.substr(0, end) + "; the job begins again");
+  news(what + "; the job begins again");
 }
 
 void SupervisorCore::on(const Event::Lost& e) {

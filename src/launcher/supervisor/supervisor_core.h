@@ -155,7 +155,7 @@ class SupervisorCore {
   // Bytes of standard input were sent to the host of rank 0.
   void note_input() { has_input_ = true; }
   // A notice has been given: the driver makes a Tick several times a second.
-  bool awaits_ticks() const { return !stopping_ && (noticed_ || !leaving_.empty()); }
+  bool awaits_ticks() const { return !stopping_ && !is_over() && (noticed_ || !leaving_.empty()); }
   // Whether another agent takes the place of this host's, which was lost.
   bool is_replaced(std::uint32_t host) const { return replaced_.contains(host); }
 
@@ -228,6 +228,11 @@ class SupervisorCore {
   void on(const Event::AgentLost& event);
   void on(const Event::Spare& event);
   void host_is_over(std::uint32_t host);
+  // Whether no process of the job is left.
+  bool is_over() const { return hosts_over_ == host_over_.size(); }
+  void finish();
+  void end_instead(int signal);
+  bool has_state() const;
   std::string why_not_survived(std::uint32_t host) const;
   void replace(std::uint32_t host, const std::string& why);
   std::vector<std::uint32_t> partners() const;

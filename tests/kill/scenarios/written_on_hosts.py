@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 from harness import Skip, require, scenario
+from scenarios.going_back import lose
 from scenarios.hosts import agents
 from scenarios.hosts_lost import newest
 from scenarios.layouts import ranks_of
@@ -281,6 +282,13 @@ def kills_agents(t, times, at_once):
     return interfere
 
 
+def lose_when_written(job):
+    """Rank 1 dies with its images, when a set is written."""
+    job.until(lambda: newest(job, "images"), "a set is written")
+    lose(job, 1)
+    job.until(lambda: newest(job, "begin_again"), "the job begins again")
+
+
 @scenario(way=["one", "two"], sweeps=True, limit_s=300)
 def begins_again_on_hosts(t, way):
     """A host is lost without --survive host, or two at once: ftrun begins again from the newest set."""
@@ -294,6 +302,26 @@ def begins_again_on_hosts(t, way):
             require(len(result.named("begin_again")) == 2, "it did not begin again twice", result)
             require(sum("rejoin: going on from " in line for line in result.err.splitlines()) == 2, "no line", result)
             require_lines(result, expected, 3, 2)
+
+
+@scenario(by=["SIGINT", "SIGTERM"], hosts=["one", "two"], sweeps=True, limit_s=300)
+def ends_instead_of_beginning_again(t, by, hosts):
+    """A signal at any moment of a job that begins again ends it: as a notice, if it is one."""
+    kill = kills_agents(t, 1, 1) if hosts == "two" else lose_when_written
+
+    def interfere(job):
+        kill(job)
+        job.run_for(t.rng.uniform(0, t.rng.choice([0.03, 0.4])))
+        job.process.send_signal(signal.Signals[by])
+
+    for _ in range(100 if t.long else 6):
+        with place(t, "1,1" if hosts == "two" else None) as where:
+            result = where.run(2, *MESSAGES, flags=["--grace", "20"], interfere=interfere)
+            ends_as = 128 + signal.SIGINT if by == "SIGINT" else 75
+            require(result.code == ends_as, f"exit code {result.code}", result)
+            require(result.events[-1]["event"] == "end", "no end", result)
+            require(result.events[-1]["code"] == ends_as, f"{result.events[-1]}", result)
+            require(by == "SIGINT" or "--resume goes on from" in result.err, "it does not say how to go on", result)
 
 
 @scenario(limit_s=300)
