@@ -41,8 +41,8 @@ struct Comm {
   std::uint32_t root_seen = kNobody;
   std::uint64_t root_tail = 0;
   std::uint64_t least_tail = 0;  // operations that all members had completed, at the last look
-  // Of its first operation since zones of results were closed (result_zones.h), and how often they
-  // had been closed then.
+  // The sequence of its first operation since zones of results were closed (result_zones.h), and
+  // how often they had been closed then.
   std::uint64_t zones_closed_at = 0;
   std::uint64_t zones_closed = 0;
   // The order in which reductions combine contributions: [0] for operators that do not commute, [1]
