@@ -57,6 +57,12 @@ struct FaultPoint {
 // --- Control block
 
 // Fields with the same value on every host. All but the last two are constant after start-up.
+enum class Recycles : std::uint32_t {
+  kNot,
+  kAll,            // what was read is used again
+  kAllButResults,  // messages and entries of logs
+};
+
 struct JobWords {
   std::uint64_t magic;
   std::uint64_t job;
@@ -77,9 +83,9 @@ struct JobWords {
 
   // Compare-and-swap from kUndecided, by the agent or by a rank: the first one decides.
   alignas(kLine) AnyWord<Return> goes_back_to;
-  // Agent, once from 0 to 1, when the supervisor orders it: the journal is full, and ranks may keep
-  // less than replays need. From then on no death can be repaired.
-  AgentWord<std::uint32_t> recycles;
+  // Agent, once, when the supervisor orders it: the journal is full, and ranks may keep less than
+  // replays need. From then on no death can be repaired.
+  AgentWord<Recycles> recycles;
 };
 
 // Fields that describe one host: its segment's geometry, and what its agent publishes.
@@ -687,7 +693,8 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
 // Whether every rank can die once more without an epoch above kMaxEpochs.
 bool has_epochs(std::byte* base);
 // Ranks may keep less than replays need from here on.
-void let_recycle(std::byte* base);
+// what: not kNot.
+void let_recycle(std::byte* base, Recycles what);
 
 // The agent's steps between a death and the next incarnation, in the order of the protocol: publish
 // the epoch, ring all ranks (done by the caller), admit the new incarnation.

@@ -175,7 +175,13 @@ class PeerView {
   Return goes_back_to() const { return header_->goes_back_to.load(std::memory_order_acquire); }
 
   // Whether ranks may keep less than replays need, because the journal is full.
-  bool recycles() const { return header_->recycles.load(std::memory_order_relaxed) != 0; }
+  bool recycles() const {
+    return header_->recycles.load(std::memory_order_relaxed) != Recycles::kNot;
+  }
+  // REQUIRES recycles(). Whether that includes results.
+  bool recycles_results() const {
+    return header_->recycles.load(std::memory_order_relaxed) == Recycles::kAll;
+  }
   // Whether recycles() is about to become true: every restarted rank has reported that the journal
   // is full, so the supervisor has nothing left to wait for.
   bool recycle_soon() const {
@@ -204,7 +210,7 @@ class PeerView {
     return false;
   }
   // Whether another thread of the rank than the one that called MPI_Init has called MPI since. Not
-  // known of ranks on other nodes.
+  // known of ranks whose nodes have another segment.
   bool calls_from_several_threads(std::uint32_t world) const {
     return control(world).several_threads_before.load() != 0;
   }

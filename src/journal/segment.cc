@@ -69,9 +69,9 @@ bool has_epochs(std::byte* base) {
   return std::uint64_t{h->epoch.load()} + h->ranks <= kMaxEpochs;
 }
 
-void let_recycle(std::byte* base) {
+void let_recycle(std::byte* base, Recycles what) {
   SegmentHeader* h = header_of(base);
-  h->recycles.store(kAgentStores, Step::kNotice, 1, std::memory_order_seq_cst);
+  h->recycles.store(kAgentStores, Step::kNotice, what, std::memory_order_seq_cst);
   h->notices.add(kAgentStores, Step::kNotice, 1);
 }
 

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "api.h"
+#include "journal/peer_view.h"
 #include "libc_recording/observed.h"
 #include "pmpi/attributes.h"
 #include "pmpi/call.h"
@@ -78,6 +80,20 @@ void refuse_several_threads(Rank& rank) {
   rank.diverged(text);
 }
 
+// Ends the job if the journal is full, and a second thread calls for the first time: until others
+// see that, they use memory again that it may have to read (PROTOCOL.md, "When the journal is
+// full").
+void refuse_late_thread(Rank& rank) {
+  std::atomic_thread_fence(
+      std::memory_order_seq_cst);  // they look after the journal has become full
+  const journal::PeerView peers(rank.host());
+  if (!peers.recycles() || !peers.recycles_results()) return;
+  end_job(MPI_ERR_OTHER,
+          "since the journal became full, a second thread calls MPI for the first time "
+          "(MPI_THREAD_MULTIPLE), and what it has to receive may be overwritten; --journal-limit "
+          "makes the journal larger");
+}
+
 void start(const char* function, int thread_level) {
   if (context != nullptr) {
     char text[256], where[64];
@@ -138,7 +154,10 @@ void Entered::enter() {
   if (is_first) return;
   journal::RankControl& control = context->rank->control();
   const std::uint64_t wanted = control.snapshot_wanted.load(std::memory_order_acquire);
-  control.several_threads_before.store(context->rank->host(), journal::Step::kFlag, wanted + 1);
+  auto& before = control.several_threads_before;
+  const bool is_new = before.load(std::memory_order_relaxed) == 0;
+  before.store(context->rank->host(), journal::Step::kFlag, wanted + 1);
+  if (is_new) refuse_late_thread(*context->rank);
 }
 
 void Entered::begin_timing() {

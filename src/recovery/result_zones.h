@@ -61,13 +61,13 @@ class ResultZones {
     c.zones_closed = closed_;
     c.zones_closed_at = sequence;
   }
-  // Whether several threads of a member that reads here have called MPI: one may be behind in one
-  // communicator while another goes on in the next. Such a thread shows it before its first
-  // operation.
-  bool orders_may_differ(Comm<H>& c) {
-    const journal::Members& near = c.near();
-    for (std::uint32_t i = 0; i < near.size && !differ_; ++i) {
-      differ_ = peers_.calls_from_several_threads(near.world[i]);
+  // Whether several threads of a member have called MPI: one may be behind in one communicator
+  // while another goes on in the next. Such a thread shows it before its first operation; if it is
+  // on another host, the supervisor knows that it may come.
+  bool orders_may_differ(const Comm<H>& c) {
+    if (!differ_) differ_ = !peers_.recycles_results();
+    for (std::uint32_t i = 0; i < c.members.size && !differ_; ++i) {
+      differ_ = peers_.calls_from_several_threads(c.members.world[i]);
     }
     return differ_;
   }

@@ -353,7 +353,7 @@ bool Agent::carry_out_next(CoreAction& a) {
   } else if (std::holds_alternative<CoreAction::Wake>(action.what)) {
     push_front(core_.wake());
   } else if (std::holds_alternative<CoreAction::LetRecycle>(action.what)) {
-    journal::let_recycle(base_);
+    journal::let_recycle(base_, journal::Recycles::kAll);
   } else if (std::holds_alternative<CoreAction::Stop>(action.what)) {
     why_.clear();  // the next text is the reason
     push_front(core_.stop());

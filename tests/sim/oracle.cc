@@ -360,7 +360,8 @@ const char* Oracle::check_records(const Group& g, std::uint32_t member, std::uin
 }
 
 const char* Oracle::check_journal(const Group& g) {
-  if (journal::header_of(base_)->recycles.load() != 0) return nullptr;  // nothing is retained
+  if (journal::header_of(base_)->recycles.load() != journal::Recycles::kNot)
+    return nullptr;  // nothing is retained
   std::uint64_t line = ~std::uint64_t{0};
   for (std::uint32_t r = 0; r < versions_.size(); ++r) {
     line = std::min(line, journal::control_of(base_, r)->kept.load());

@@ -150,7 +150,6 @@ begin again, 1 in all
 stop
 tell: signal 2 (Interrupt): the job does not begin again
 record stop code 130
-record summary deaths 0 restarts 0 lost 0.00 ms longest 0.00 ms places 0
 finish 130
 > 7 signal 0 code=2
 kill now

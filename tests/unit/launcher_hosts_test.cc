@@ -407,6 +407,24 @@ tell: the ranks of host b stay there: the journal is full, and the past cannot b
                     2);
 }
 
+TEST(FullJournalOfHosts, IsNotUsedAgainForResultsIfThreadsMayCall) {
+  expect_transcript(two_hosts(true), R"(
+> 1 registered 0
+record register rank 0 incarnation 0
+> 1 registered 1
+record register rank 1 incarnation 0
+> 2 initialized 0
+record init rank 0 incarnation 0
+> 2 initialized 1 code=1
+record init rank 1 incarnation 0
+> 40 limit 0
+let recycle, but no results
+record limit rank 0 incarnation 0
+tell: the journal is full (0 bytes): the job goes on, but from now on the death of a rank ends it; --journal-limit makes it larger
+)",
+                    2);
+}
+
 TEST(NoticeOfAHost, MovesItsRanksBehindANewerSet) {
   expect_transcript(two_hosts(true), kStored + R"(> 40 host-notice 0 host=1
 record notice

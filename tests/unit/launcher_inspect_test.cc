@@ -329,7 +329,7 @@ TEST_F(InspectReturns, NoCheckpointThatARankCouldBeginAt) {
 }
 
 TEST_F(InspectReturns, AFullJournal) {
-  journal::let_recycle(job_.base());
+  journal::let_recycle(job_.base(), journal::Recycles::kAll);
   EXPECT_NE(returns().find("rank 0 could not go back: the journal was full\n"), std::string::npos)
       << returns();
   EXPECT_FALSE(prints_long_results());

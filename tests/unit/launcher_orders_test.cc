@@ -74,7 +74,7 @@ TEST(Orders, EventsOfARankComeBackWhole) {
   EXPECT_EQ(back(Event::SpawnFailed{-1, "why"}).code, -1);
   EXPECT_EQ(back(Event::SpawnFailed{-1, "why"}).why, "why");
   EXPECT_EQ(back(Event::Registered{4711}).pid, 4711);
-  back(Event::Initialized{});
+  back(Event::Initialized{true});
   const auto live = back(Event::Live{kLarge, kFrom, kLarge + 1});
   EXPECT_EQ(live.replayed, kLarge);
   EXPECT_TRUE(live.from == kFrom);

@@ -383,7 +383,7 @@ TEST_F(ObservationsDeathTest, NoMoreMemory) {
 TEST_F(ObservationsTest, NothingIsRecordedWithAFullJournal) {
   incarnation([this](Observations& o) {
     record(o, Series::kTime, 1);
-    journal::let_recycle(job_.base());
+    journal::let_recycle(job_.base(), journal::Recycles::kAll);
     const std::uint64_t tail = log().tail.load();
     record(o, Series::kTime, 2);
     o.record(access("x"));

@@ -66,7 +66,7 @@ inline Event parse_event(const std::string& line) {
       {"started", E::Started{0}},
       {"spawn-failed", E::SpawnFailed{code, text}},
       {"registered", E::Registered{0}},
-      {"initialized", E::Initialized{}},
+      {"initialized", E::Initialized{code != 0}},
       {"live", E::Live{value, from, replay_ns}},
       {"finalized", E::Finalized{position, from, replay_ns}},
       {"ended", E::Ended{cause, position, {}, text, {}}},
@@ -150,7 +150,9 @@ struct SupervisorActionText {
   std::string operator()(const Action::GiveUpSet& a) {
     return (a.one_by_one ? "keep images " : "give up set ") + std::to_string(a.number);
   }
-  std::string operator()(const Action::LetRecycle&) { return "let recycle"; }
+  std::string operator()(const Action::LetRecycle& a) {
+    return a.results ? "let recycle" : "let recycle, but no results";
+  }
   std::string operator()(const Action::Stop&) { return "stop"; }
   std::string operator()(const Action::WriteNow&) { return "write now"; }
   std::string operator()(const Action::KillNow&) { return "kill now"; }

@@ -38,7 +38,8 @@ class ThreadJob {
   explicit ThreadJob(std::uint32_t ranks, std::uint64_t limit_bytes = 0)
       : ranks_(ranks), segment_(journal::segment_bytes_for(ranks, limit_bytes), MAP_SHARED) {
     journal::format_segment(base(), ranks, 1, limit_bytes, 2);
-    if (limit_bytes != 0) journal::let_recycle(base());  // an agent waits for a full journal
+    if (limit_bytes != 0)
+      journal::let_recycle(base(), journal::Recycles::kAll);  // an agent waits for a full journal
   }
 
   std::byte* base() const { return segment_.get(); }

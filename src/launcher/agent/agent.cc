@@ -99,7 +99,7 @@ void Agent::order(const Order& order) {
       order_of_set(order);
       break;
     case Order::kLetRecycle:
-      segment_.let_recycle();
+      segment_.let_recycle(order.let_recycle());
       break;
     case Order::kStop:
       stop();
@@ -401,6 +401,7 @@ void Agent::report_unfired() {
 }
 
 void Agent::finish() {
+  if (std::exchange(finished_, true)) return;
   Report finished;
   checkpoints_.finish();
   written_sets_.finish();

@@ -182,6 +182,7 @@ class Agent : private AgentDriver {
   std::uint64_t put_back_age_ns_ = 0;     // age of the set that all ranks have gone back to last
   bool stopping_ = false;
   bool all_over_ = false;
+  bool finished_ = false;
   // Ends of ranks that were reported, and of which the supervisor has not decided what follows.
   std::uint32_t unseen_ends_ = 0;
 };

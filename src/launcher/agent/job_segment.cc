@@ -458,9 +458,16 @@ Position JobSegment::position(std::uint32_t rank) const {
   return p;
 }
 
-bool JobSegment::recycles() const { return header()->recycles.load() != 0; }
+bool JobSegment::threads_may_call(std::uint32_t rank) const {
+  return control(rank)->threads_may_call.load() != 0;
+}
 
-void JobSegment::let_recycle() const { journal::let_recycle(base_); }
+bool JobSegment::recycles() const { return header()->recycles.load() != journal::Recycles::kNot; }
+
+void JobSegment::let_recycle(bool results) const {
+  using journal::Recycles;
+  journal::let_recycle(base_, results ? Recycles::kAll : Recycles::kAllButResults);
+}
 
 void JobSegment::give_notice() const {
   header()->notices.add(journal::kAgentStores, journal::Step::kNotice, 1);

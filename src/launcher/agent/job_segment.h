@@ -127,12 +127,14 @@ class JobSegment {
   std::uint64_t backed_bytes() const;
   // The journal is full: ranks may keep less than replays need from let_recycle() on.
   bool recycles() const;
-  void let_recycle() const;
+  void let_recycle(bool results) const;
   // All ranks have something to handle at their next operation.
   void give_notice() const;
   // What a rank waits for inside a point-to-point operation: "a message from rank 3 with tag 7".
   // Empty: not known.
   std::string waits_for(std::uint32_t rank) const;
+  // Whether its threads may call MPI at the same time. Known when it has called MPI_Init.
+  bool threads_may_call(std::uint32_t rank) const;
   // Returns whether a replay of the rank, from its newest image or from main, would include MPI
   // calls of several threads. The order of such calls is not recorded.
   bool would_replay_threads(std::uint32_t rank) const;

@@ -39,7 +39,7 @@ void RankMessages::read(std::uint32_t rank, const Message& message) {
   switch (message.type) {
     case MessageType::kInitialized:
       calls_.feed({rank, now_ns, AgentEvent::Initialized{}});
-      return report(Event::Initialized{});
+      return report(Event::Initialized{segment_.threads_may_call(rank)});
     case MessageType::kFinalized:
       calls_.feed({rank, now_ns, AgentEvent::Finalized{}});
       return report(Event::Finalized{segment_.position(rank), from(message), replay_ns(message)});

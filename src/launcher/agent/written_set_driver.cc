@@ -383,9 +383,10 @@ void WrittenSetDriver::look_at_set() {
   if (!progress_.open()) return;
   if (!progress_.fault().empty()) {
     const std::string fault = progress_.fault();
+    const std::uint64_t number = set_.number;
     give_up();
     report_no_set(fault);
-    if (!plan_.is_whole_job()) part_written_(set_.number, {}, fault);
+    if (!plan_.is_whole_job()) part_written_(number, {}, fault);
   } else if (progress_.take_whole()) {
     writer_->complete(set_);
   }
@@ -395,12 +396,13 @@ void WrittenSetDriver::give_up() {
   progress_.end();
   end_awaited_images();
   writer_->abandon();
+  set_.number = 0;
 }
 
 void WrittenSetDriver::on_outcome() {
   const auto outcome = writer_->outcome();
   if (!outcome || removed_) return;
-  if (outcome->number != set_.number) return;  // it was given up, and another one has begun
+  if (outcome->number != set_.number) return;  // it was given up
   progress_.end();
   if (!outcome->fault.empty()) {
     report_no_set(outcome->fault);

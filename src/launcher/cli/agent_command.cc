@@ -163,7 +163,7 @@ class AgentProcess {
     if (order.what_case() == Order::kPlan) return prepare(order);
     if (order.what_case() == Order::kRefused) return refused(order.refused());
     const bool is_last = order.what_case() == Order::kFinish;
-    if (is_last && has_joined_ && order.finish().again()) exit_code_ = kExitJoinAgain;
+    if (is_last && has_joined_) exit_code_ = order.finish().again() ? kExitJoinAgain : 0;
     if (!agent_) {
       if (is_last) loop_.stop();  // it was a spare
       return;

@@ -220,7 +220,9 @@ void Agents::cut(Agent& agent) {
 
 void Agents::send(const Order& order) {
   Agent& agent = agents_[order.host()];
-  if (order.what_case() == Order::kStop) patience_.set(loop_.now_ns() + kStopNs);
+  if (order.what_case() == Order::kStop && !patience_.is_set()) {
+    patience_.set(loop_.now_ns() + kStopNs);
+  }
   if (order.what_case() == Order::kKill) patience_.set(loop_.now_ns() + kKillNs);
   if (order.what_case() == Order::kFinish) {
     agent.until_ns = loop_.now_ns() + kFinishNs;
@@ -233,7 +235,8 @@ void Agents::send(const Order& order) {
 
 void Agents::give_up_on_silent_ones() {
   for (Agent& agent : agents_) {
-    if (!agent.finished && !agent.is_over) cut(agent);
+    // Those that are over wait for the others, until they are told to finish.
+    if (!agent.finished && (!agent.is_over || agent.until_ns != 0)) cut(agent);
   }
 }
 

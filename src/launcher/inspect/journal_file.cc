@@ -277,7 +277,7 @@ std::optional<Error> Walk::go(const std::string& path) {
                         ranks,
                         header_->epoch.load(),
                         0,
-                        header_->recycles.load() != 0,
+                        header_->recycles.load() != journal::Recycles::kNot,
                         kind_of_return(*header_)};
   given_back_ = facts.goes_back_to == journal::Return::kImages;
   committed_ = ~std::uint64_t{0};

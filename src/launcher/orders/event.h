@@ -26,7 +26,9 @@ struct Event {
   struct Registered {
     std::int64_t pid;
   };
-  struct Initialized {};  // it has returned from MPI_Init
+  struct Initialized {              // it has returned from MPI_Init
+    bool threads_may_call = false;  // while another one blocks in MPI (MPI_THREAD_MULTIPLE)
+  };
   // It has executed an operation that no record answered.
   struct Live {
     std::uint64_t replayed;   // operations that records answered before

@@ -94,7 +94,7 @@ void put(Happened& h, const Event::SpawnFailed& e) {
   h.mutable_spawn_failed()->set_why(e.why);
 }
 void put(Happened& h, const Event::Registered& e) { h.mutable_registered()->set_pid(e.pid); }
-void put(Happened& h, const Event::Initialized&) { h.mutable_initialized(); }
+void put(Happened& h, const Event::Initialized& e) { h.set_initialized(e.threads_may_call); }
 void put(Happened& h, const Event::Live& e) {
   h.mutable_live()->set_replayed(e.replayed);
   write(e.from, h.mutable_live()->mutable_from());
@@ -188,7 +188,7 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
     case Happened::kRegistered:
       return Event::Registered{h.registered().pid()};
     case Happened::kInitialized:
-      return Event::Initialized{};
+      return Event::Initialized{h.initialized()};
     case Happened::kLive: {
       Event::Live live = {h.live().replayed(), {}, h.live().replay_ns()};
       if (!read(h.live().from(), &live.from)) return {};

@@ -34,7 +34,7 @@ void SupervisorCore::take_notice(const std::string& what) {
 }
 
 void SupervisorCore::on(const Event::HasVersions&) {
-  if (noticed_) end_by_notice("the program's newest checkpoint is in");
+  if (noticed_ && !is_over()) end_by_notice("the program's newest checkpoint is in");
 }
 
 void SupervisorCore::end_by_notice(const std::string& what) {
@@ -68,7 +68,7 @@ void SupervisorCore::want_newer_set() {
 }
 
 void SupervisorCore::on(const Event::HostNotice& e) {
-  if (stopping_ || replaced_.contains(e.host)) return;
+  if (stopping_ || is_over() || replaced_.contains(e.host)) return;
   if (options_.survive_host && recycles_) {
     return tell(host_text(e.host) + " is about to go (its agent has got SIGTERM), but its ranks " +
                 kStayBecauseFull);

@@ -249,7 +249,9 @@ Beginning SupervisorCore::next_beginning() {
     const bool is_gone = gone_.contains(host) || places_[host].empty();
     if (is_gone && !move(host, host)) places_[host] = "";
   }
-  return {0, 0, losses_, totals_, places_, spares_};
+  Losses losses = losses_;
+  losses.begins_again(now_ns_);
+  return {0, 0, std::move(losses), totals_, places_, spares_};
 }
 
 void SupervisorCore::replace(std::uint32_t host, const std::string& why) {

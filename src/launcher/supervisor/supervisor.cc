@@ -347,8 +347,8 @@ void Supervisor::act(const Action::GiveUpSet& a) {
   });
 }
 
-void Supervisor::act(const Action::LetRecycle&) {
-  send_all([](Order& order) { order.mutable_let_recycle(); });
+void Supervisor::act(const Action::LetRecycle& a) {
+  send_all([&](Order& order) { order.set_let_recycle(a.results); });
 }
 
 void Supervisor::act(const Action::Stop& a) {
@@ -393,12 +393,11 @@ void Supervisor::act(const Action::Finish& a) {
   exit_code_ = a.code;
   finishing_ = true;
   totals_ = a.totals;
-  if (begins_again_) {  // they are finishing already
-    begins_again_.reset();
-    if (unfinished_.empty()) end();
-    return;
-  }
+  // Agents that are finishing already learn that nothing follows.
+  const bool were_told = begins_again_.has_value();
+  begins_again_.reset();
   send_all([](Order& order) { order.mutable_finish(); });
+  if (were_told && unfinished_.empty()) end();
 }
 
 // --- Signals, and input

@@ -206,8 +206,10 @@ void SupervisorCore::on(const Event::Registered& e) {
   record_rank("register").pid = e.pid;
 }
 
-void SupervisorCore::on(const Event::Initialized&) {
+void SupervisorCore::on(const Event::Initialized& e) {
   if (!enter_as_sent(State::kRunning, "MPI_Init")) return;
+  ranks_[rank_].has_initialized = true;
+  ranks_[rank_].threads_may_call |= e.threads_may_call;
   somebody_initialized_ = true;
   record_rank("init");
   check_everybody_initializes();
@@ -447,10 +449,7 @@ void SupervisorCore::host_is_over(std::uint32_t host) {
   totals_.snapshot_cost_ns = std::max(totals_.snapshot_cost_ns, before.snapshot_cost_ns);
   totals_.exposed_ns = std::max(totals_.exposed_ns, before.exposed_ns);
   totals_.images_peak_bytes = std::max(totals_.images_peak_bytes, before.images_peak_bytes);
-  if (begins_again_) {
-    losses_.begins_again(now_ns_);
-    return act(Action::BeginAgain{next_beginning()});
-  }
+  if (begins_again_) return act(Action::BeginAgain{next_beginning()});
   finish();
 }
 
@@ -475,7 +474,7 @@ void SupervisorCore::on(const Event::Aborted& e) {
 }
 
 void SupervisorCore::on(const Event::Interrupted& e) {
-  if (e.signal == SIGTERM && options_.grace_ns && !stopping_) {
+  if (e.signal == SIGTERM && options_.grace_ns && !stopping_ && !is_over()) {
     if (!noticed_) return take_notice("signal 15 (Terminated)");
     if (std::exchange(noticed_by_host_, false)) return;
   }
@@ -491,6 +490,7 @@ void SupervisorCore::on(const Event::Interrupted& e) {
 void SupervisorCore::end_instead(int signal) {
   stopping_ = false;
   interrupted_ = true;
+  exit_code_ = 0;  // of ranks that would have run again
   if (signal == SIGTERM && options_.grace_ns && has_state()) {
     end_by_notice("the job was to begin again; an earlier state is in");
   } else {
@@ -592,6 +592,7 @@ void SupervisorCore::begin_again_or_stop(int code, const std::string& why) {
   std::string what = why.substr(0, why.find(". The program is not deterministic"));
   what.resize(std::min(what.size(), what.find(", so the job ends")));
   if (noticed_ && !stopping_ && has_state()) {
+    exit_code_ = 0;
     return end_by_notice(what + "; an earlier state is in");
   }
   if (stopping_ || noticed_ || !may_begin_again()) return stop(code, why);
@@ -626,7 +627,11 @@ void SupervisorCore::let_recycle_if_full() {
     if (r.incarnation > 0 && !has_repeated && !is_over) return;
   }
   recycles_ = true;
-  act(Action::LetRecycle{});
+  // A rank sees which others call from several threads, but not those of other hosts.
+  const bool is_known = host_over_.size() == 1 || std::ranges::all_of(ranks_, [](const Rank& r) {
+                          return r.has_initialized && !r.threads_may_call;
+                        });
+  act(Action::LetRecycle{is_known});
   record_rank("limit");
   tell("the journal is full (" + size_text(options_.journal_limit_bytes) +
        "): the job goes on, but from now on the death of a rank ends it; "

@@ -107,7 +107,9 @@ struct Action {
     std::uint64_t number;
     bool one_by_one;  // its images are kept, but are no set
   };
-  struct LetRecycle {};  // the journal is full: let ranks keep less than replays need
+  struct LetRecycle {  // the journal is full: let ranks keep less than replays need
+    bool results;      // also of results
+  };
   // End all processes, by SIGTERM first.
   struct Stop {
     bool patient;  // only after a moment
@@ -165,7 +167,9 @@ class SupervisorCore {
     State state = State::kStarting;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;  // after deaths of its own
-    bool went_back = false;      // with all others, and has not died since
+    bool has_initialized = false;
+    bool threads_may_call = false;
+    bool went_back = false;  // with all others, and has not died since
     std::uint32_t oom_deaths = 0;
     bool coming_back = false;  // died and not live again yet
     bool starts_back = false;  // has gone back with all others, and is not live again yet

@@ -1,7 +1,8 @@
-// behind [COUNT] [BYTES]: with a journal that is full. Rank 0 broadcasts COUNT times on one
-// communicator while all ranks reduce on another. The other ranks receive the broadcasts when they
+// behind WHERE [COUNT] [BYTES]: with a journal that is full. Rank 0 broadcasts COUNT times on one
+// communicator, and all ranks reduce on another. The other ranks receive the broadcasts when they
 // have done all reductions, in a second thread (MPI_THREAD_MULTIPLE): nothing of what was broadcast
-// may be gone by then.
+// may be gone by then. WHERE: rank 0 broadcasts in a second thread, too ("thread"), or in its only
+// one ("main"); or the others' threads call MPI for the first time when it has ("late").
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -14,7 +15,12 @@ static MPI_Comm reduced, broadcast;
 
 static unsigned char byte_of(int i, int at) { return (unsigned char)(i * 7 + at * 13 + (at >> 8)); }
 
-static void* broadcasts(void* nothing) {
+static volatile int may_begin, has_greeted;
+
+static void* broadcasts(void* greets) {
+  if (greets != NULL) OK(MPI_Barrier(broadcast));
+  has_greeted = 1;
+  while (!may_begin) pause_us(100);
   unsigned char* block = malloc((size_t)bytes);
   if (block == NULL) check_fail("memory", "some", "none");
   for (int i = 0; i < count; ++i) {
@@ -26,7 +32,7 @@ static void* broadcasts(void* nothing) {
     }
   }
   free(block);
-  return nothing;
+  return NULL;
 }
 
 static void reductions(void) {
@@ -44,20 +50,29 @@ int main(int argc, char** argv) {
   int level = 0;
   OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level));
   check_attach();
-  if (argc > 1) count = atoi(argv[1]);
-  if (argc > 2) bytes = atoi(argv[2]);
+  if (argc < 2) check_fail("WHERE", "one", "none");
+  const int in_main = strcmp(argv[1], "thread") != 0, late = strcmp(argv[1], "late") == 0;
+  if (in_main) count = 8;  // so few that the root does not wait
+  if (argc > 2) count = atoi(argv[2]);
+  if (argc > 3) bytes = atoi(argv[3]);
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &reduced));
   OK(MPI_Comm_dup(MPI_COMM_WORLD, &broadcast));
-  reductions();  // the journal is full
-  pthread_t thread;
   const int first = check_state.rank == 0;
-  if (first) {
-    check_i64("thread", 0, pthread_create(&thread, NULL, broadcasts, NULL));
+  pthread_t thread;
+  const int has_thread = !first || !in_main;
+  if (has_thread) {
+    check_i64("thread", 0, pthread_create(&thread, NULL, broadcasts, late ? NULL : &count));
+    while (!has_greeted) pause_us(100);
+  } else if (!late) {
+    OK(MPI_Barrier(broadcast));
   }
+  reductions();  // the journal is full
+  if (first) may_begin = 1;
+  if (!has_thread) broadcasts(NULL);
   reductions();
   reductions();
-  if (!first) check_i64("thread", 0, pthread_create(&thread, NULL, broadcasts, NULL));
-  check_i64("join", 0, pthread_join(thread, NULL));
+  may_begin = 1;
+  if (has_thread) check_i64("join", 0, pthread_join(thread, NULL));
   OK(MPI_Barrier(MPI_COMM_WORLD));
   return check_end();
 }

@@ -4,6 +4,7 @@ from harness import Kill, require, scenario
 from processes import images
 from scenarios.endings import messages
 from scenarios.hybrid import EVERY_20_MS, at_random_with_images, goes_on
+from scenarios.layouts import ranks_of
 from scenarios.snapshots import require_same
 from scenarios.snapshots_wrappers import at_random_behind, wrapped
 from scenarios.written_images import place
@@ -35,13 +36,24 @@ def threads_that_call_late(t):
     t.undisturbed(2, "threads", "late")
 
 
-@scenario(n=[2, 3], labels=["threads"])
-def threads_behind_a_full_journal(t, n):
+@scenario(layout=["2", "3", "1,1", "2,1"], where=["thread", "main"], between=["sockets", "messages"], limit_s=60, labels=["threads"])
+def threads_behind_a_full_journal(t, layout, where, between):
     """Results that one thread has still to read stay, though all ranks have gone on in others."""
-    expected = t.undisturbed(n, "behind")
-    result = t.run(n, "behind", flags=["--journal-limit", "4M"])
+    n = ranks_of(layout)
+    flags = ["--layout", layout, "--between-nodes", between] if "," in layout else []
+    expected = t.undisturbed(n, "behind", where)
+    result = t.run(n, "behind", where, flags=["--journal-limit", "4M", *flags])
     require((result.code, result.out) == (0, expected.out), "not as without a limit", result)
     require("the journal is full" in result.err, "it was never full", result)
+
+
+@scenario(labels=["threads"])
+def threads_that_come_behind_a_full_journal(t):
+    """What a thread has to read that was not known of may be gone: one line ends the job."""
+    result = t.run(2, "behind", "late", flags=["--journal-limit", "4M"])
+    require(result.code != 0, "it went on", result)
+    said = [line for line in messages(result) if "a second thread calls MPI for the first time" in line]
+    require(len(said) == 1 and "wrong" not in result.err, "not one line", result)
 
 
 @scenario(labels=["threads"])
