@@ -56,13 +56,9 @@ struct FaultPoint {
 
 // --- Control block
 
-// Fields with the same value on every host. All but the last two are constant after start-up.
-enum class Recycles : std::uint32_t {
-  kNot,
-  kAll,            // what was read is used again
-  kAllButResults,  // messages and entries of logs
-};
+enum class Recycles : std::uint32_t { kNot, kAll, kAllButResults };
 
+// Fields with the same value on every host. All but the last two are constant after start-up.
 struct JobWords {
   std::uint64_t magic;
   std::uint64_t job;
@@ -692,15 +688,13 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
 
 // Whether every rank can die once more without an epoch above kMaxEpochs.
 bool has_epochs(std::byte* base);
-// Ranks may keep less than replays need from here on.
-// what: not kNot.
+// Ranks may keep less than replays need from here on. what: not kNot.
 void let_recycle(std::byte* base, Recycles what);
 
 // The agent's steps between a death and the next incarnation, in the order of the protocol: publish
 // the epoch, ring all ranks (done by the caller), admit the new incarnation.
 void publish_death(std::byte* base, std::uint32_t rank);  // epoch + 1; death_epoch[rank] = epoch
-// The same for all ranks at once, with one epoch.
-void publish_all_deaths(std::byte* base);
+void publish_all_deaths(std::byte* base);  // the same for all ranks at once, with one epoch
 void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation);
 
 }  // namespace rejoin::journal
