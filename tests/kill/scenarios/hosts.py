@@ -28,8 +28,8 @@ def agents(job):
     """The agents, without what one has just forked, which looks like it until it has its own name."""
     named_so = [pid for pid in descendants(job.process.pid) if proc_text(pid, "comm").strip() == "ftrun"]
     found = [pid for pid in named_so if proc_text(pid, "cmdline").endswith("ftrun agent")]
-    forked = {child for pid in found for child in descendants(pid)}
-    return [pid for pid in found if pid not in forked]
+    parents = {pid: proc_text(pid, "stat").rpartition(")")[2].split()[1:2] for pid in found}
+    return [pid for pid in found if parents[pid] and int(parents[pid][0]) not in found]
 
 
 @scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"])
