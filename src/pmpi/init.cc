@@ -84,8 +84,8 @@ void refuse_several_threads(Rank& rank) {
 // see that, they use memory again that it may have to read (PROTOCOL.md, "When the journal is
 // full").
 void refuse_late_thread(Rank& rank) {
-  std::atomic_thread_fence(
-      std::memory_order_seq_cst);  // they look after the journal has become full
+  // The others look at this thread's flag behind the word that is read here.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   const journal::PeerView peers(rank.host());
   if (!peers.recycles() || !peers.recycles_results()) return;
   end_job(MPI_ERR_OTHER,

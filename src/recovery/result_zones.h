@@ -35,7 +35,7 @@ class ResultZones {
     if (!are_reused()) [[likely]]
       return true;
     // Results of other communicators lie in the same zones, so all ranks have to be past them.
-    if (c.members.size != peers_.ranks() || orders_may_differ(c)) return true;
+    if (c.members.size != peers_.ranks()) return true;
     // The first operation of this communicator since zones were closed: those may hold the results
     // of the operation before this one.
     if (c.zones_closed != closed_) {
@@ -45,6 +45,7 @@ class ResultZones {
     // A member with a record of an operation may still be reading its bytes; a member with a record
     // of the next one is not.
     if (sequence <= c.zones_closed_at + 1 || region_.zones().has_room(bytes)) return true;
+    if (orders_may_differ(c)) return true;
     if (!comms_.all_within(c, sequence, 1)) return false;
     close(c, sequence);
     return true;

@@ -96,6 +96,12 @@ record stop code 137
 )");
 }
 
+const std::string kBeginsAgain = R"(stop
+kill now
+record begin_again
+news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
+)";
+
 // A rank that died cannot be started again, because its image died with it.
 TEST(GoingBack, TheJobBeginsAgainIfASetIsWritten) {
   expect_transcript(ranks(2), R"(
@@ -122,11 +128,7 @@ TEST(GoingBack, TheJobEndsIfItIsStoppedBeforeItBeginsAgain) {
   options.begin_again = true;
   expect_transcript(options, R"(
 > 3 lost 0
-stop
-kill now
-record begin_again
-news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
-> 4 signal 0 code=15
+)" + kBeginsAgain + R"(> 4 signal 0 code=15
 stop
 tell: signal 15 (Terminated): the job does not begin again
 record stop code 143
@@ -140,11 +142,7 @@ TEST(GoingBack, TheJobEndsIfItIsStoppedWhenItsProcessesHaveEnded) {
   options.begin_again = true;
   expect_transcript(options, R"(
 > 3 lost 0
-stop
-kill now
-record begin_again
-news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
-> 5 all-over 0
+)" + kBeginsAgain + R"(> 5 all-over 0
 begin again, 1 in all
 > 6 signal 0 code=2
 stop
@@ -164,11 +162,7 @@ TEST(GoingBack, ANoticeWhileTheJobBeginsAgainEndsItWithWhatIsWritten) {
 > 2 images-written 0 : saved/images-1.rejoin
 record images
 > 3 lost 0
-stop
-kill now
-record begin_again
-news: rank 0 cannot be started again: its snapshot died with it, and the journal does not reach back to the start of the program any more; the job begins again
-> 4 signal 0 code=15
+)" + kBeginsAgain + R"(> 4 signal 0 code=15
 stop
 tell: the job was to begin again; an earlier state is in saved, and the job ends; --resume goes on from there
 record stop code 75

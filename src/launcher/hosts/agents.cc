@@ -226,7 +226,7 @@ void Agents::send(const Order& order) {
   if (order.what_case() == Order::kKill) patience_.set(loop_.now_ns() + kKillNs);
   if (order.what_case() == Order::kFinish) {
     agent.until_ns = loop_.now_ns() + kFinishNs;
-    patience_.clear();
+    if (patience_.is_set()) patience_.set(agent.until_ns);
   }
   const bool ends = order.what_case() == Order::kStop || order.what_case() == Order::kKill;
   if (agent.plan && ends) return no_agent_joins(order.host(), "the job ends");
