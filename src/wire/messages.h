@@ -39,7 +39,8 @@
 //                                1: it is nearly full, and the rank waits for the image
 //   kJournalStep  rank -> agent  the journal is full or nearly full, and has grown by a step: the
 //                                agent gives all ranks a notice
-//   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why
+//   kNotFrozen    rank -> agent  no image `value` of it can be made; text = why;
+//                                empty: only this one cannot
 //   kImage        image -> agent an image, the first datagram of a connection: value = its number,
 //                                incarnation = that of the process that it is of
 //   kWake         agent -> image become the rank's next incarnation; carries three descriptors for

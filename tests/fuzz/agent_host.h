@@ -468,7 +468,7 @@ class Host : private launcher::AgentDriver {
             [](std::uint64_t, bool) {},
             [this](bool) { want(); },
             [this](std::uint32_t rank, const wire::Message& m) {
-              feed(rank, AgentEvent::NotFrozen{m.value});
+              feed(rank, AgentEvent::NotFrozen{m.value, m.text_bytes == 0});
             },
             [](std::uint32_t rank, const wire::Message& m) { launcher::fault_report(rank, m); },
             [](std::uint64_t, int) {}};

@@ -237,7 +237,8 @@ void Agent::read(const Coming& coming) {
     return;
   }
   if (m.type == MessageType::kNotFrozen) {
-    queue_.push_back(AgentEvent{p.rank, simulation_->time(), AgentEvent::NotFrozen{m.value}});
+    queue_.push_back(
+        AgentEvent{p.rank, simulation_->time(), AgentEvent::NotFrozen{m.value, m.text.empty()}});
     return;
   }
   const std::uint64_t now = simulation_->time();

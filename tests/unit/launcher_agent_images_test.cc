@@ -294,6 +294,25 @@ end image of 1, pid 21
 )");
 }
 
+// It was not the kind of moment. If there is no set yet, single images are better than none.
+TEST(AgentImages, IfARankCannotMakeThisImageTheSetThatIsThereStays) {
+  expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 not-this-one 0 image=2
+end image of 1, pid 23
+> 10 want 0
+want set 3
+want image 3 of 0
+want image 3 of 1
+)");
+  expect_transcript(2, false, kTwoRun + R"(> 4 want 0
+want set 1
+want image 1 of 0
+want image 1 of 1
+> 5 image 1 pid=21 conn=8 image=1 inc=0
+> 6 not-this-one 0 image=1
+keep image 1 of 1, pid 21
+)");
+}
+
 // Either an image that has registered is lost, or one that has not.
 TEST(AgentImages, IfAnImageOfASetIsLostTheFormerSetStays) {
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 image-ended 0 pid=22 image=2
@@ -437,15 +456,19 @@ TEST(AgentImages, ThereIsASetWhileAllRanksKeepTheirImagesOfOneNumber) {
   EXPECT_FALSE(has_set_after("4 want 0\n5 image 0 pid=20 conn=7 image=1 inc=0\n"));
   EXPECT_TRUE(has_set_after("6 image 1 pid=21 conn=8 image=1 inc=0\n"));
   EXPECT_TRUE(has_set_after("7 want 0\n8 image 1 pid=23 conn=9 image=2 inc=0\n"));
-  EXPECT_FALSE(has_set_after("9 not-frozen 0 image=2\n"));
+  EXPECT_TRUE(has_set_after("9 not-this-one 0 image=2\n"));
+  EXPECT_FALSE(
+      has_set_after("9 want 0\n"
+                    "9 image 1 pid=23 conn=9 image=3 inc=0\n"
+                    "9 not-frozen 0 image=3\n"));
   EXPECT_FALSE(
       has_set_after("10 want-to-truncate 0\n"
-                    "11 image 0 pid=24 conn=10 image=3 inc=0\n"
-                    "12 image 1 pid=25 conn=11 image=3 inc=0\n"));
+                    "11 image 0 pid=24 conn=10 image=4 inc=0\n"
+                    "12 image 1 pid=25 conn=11 image=4 inc=0\n"));
   EXPECT_TRUE(
       has_set_after("13 want 0\n"
-                    "14 image 0 pid=26 conn=12 image=4 inc=0\n"
-                    "15 image 1 pid=27 conn=13 image=4 inc=0\n"));
+                    "14 image 0 pid=26 conn=12 image=5 inc=0\n"
+                    "15 image 1 pid=27 conn=13 image=5 inc=0\n"));
   EXPECT_FALSE(has_set_after("16 image-ended 0 pid=26\n"));
 }
 

@@ -609,7 +609,7 @@ RankMessages::Calls Agent::message_calls() {
   calls.log = std::bind_front(&Reporter::log_line, &reporter_);
   calls.snapshot_due = std::bind_front(&SnapshotDriver::journal_grown, &snapshots_);
   calls.not_frozen = [this](std::uint32_t rank, const Message& message) {
-    feed(rank, AgentEvent::NotFrozen{message.value});
+    feed(rank, AgentEvent::NotFrozen{message.value, message.text_bytes == 0});
     snapshots_.not_frozen(rank, message);
   };
   calls.fault = std::bind_front(&EndReports::signalled, &ends_);

@@ -88,9 +88,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::Finalized&) {
   Rank& r = ranks_.at(rank);
   r.finalized = true;
   // It makes no image any more.
-  if (!r.in_flight || !is_pending_set(r.wanted)) return;
-  if (!is_whole_job_) return tell_of_set(r.wanted, SetNews::kMissing);
-  has_set() ? drop_set() : keep_one_by_one();
+  if (r.in_flight && is_pending_set(r.wanted)) one_is_missing();
 }
 
 void AgentCore::on(std::uint32_t rank, const AgentEvent::TreeGone&) {
@@ -115,6 +113,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
   if (!is_whole_job_ && e.number > ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
   if (e.number == ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
   if (!is_pending_set(e.number)) return;
+  if (e.only_this) return one_is_missing();
   is_whole_job_ ? keep_one_by_one() : tell_of_set(e.number, SetNews::kCannot);
 }
 
@@ -274,6 +273,12 @@ void AgentCore::drop_set() {
   }
 }
 
+// An image of the pending set will not come, but nothing stands in the way of the next one.
+void AgentCore::one_is_missing() {
+  if (!is_whole_job_) return tell_of_set(pending_set_, SetNews::kMissing);
+  has_set() ? drop_set() : keep_one_by_one();
+}
+
 // A rank has no image of this set, but the others are protected by theirs. Those that have not
 // registered yet are kept when they do.
 void AgentCore::keep_one_by_one() {
@@ -350,13 +355,7 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::ImageEnded& e) {
   if (!kept && !coming && !pending) return;
   if (pending) r.pending = {};
   // Perhaps its rank dies, too, which is seen later: then the set that is there is needed.
-  if (pending || (coming && is_pending_set(e.number))) {
-    if (!is_whole_job_) {
-      tell_of_set(pending_set_, SetNews::kMissing);
-    } else {
-      has_set() ? drop_set() : keep_one_by_one();
-    }
-  }
+  if (pending || (coming && is_pending_set(e.number))) one_is_missing();
   if (coming) r.in_flight = false;
   if (!stopping_ && holds(ImageRule::kAskAgain)) act(rank, Do::AskImages{});
   if (!kept) return;

@@ -289,6 +289,7 @@ class AgentCore {
   void begin_set(std::uint64_t number);
   void tell_of_set(std::uint64_t number, SetNews news);
   void drop_set();
+  void one_is_missing();
   void keep_one_by_one();
   void put_back_if_all_ended();
   bool holds(ImageRule rule) const { return rule != left_out_; }

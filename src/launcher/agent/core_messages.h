@@ -56,6 +56,7 @@ struct AgentEvent {
   // The rank could not make the image of this number.
   struct NotFrozen {
     std::uint64_t number;
+    bool only_this;  // the next one may well be made
   };
   // The image that was asked to clone itself has done so.
   struct Forked {

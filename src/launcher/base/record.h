@@ -65,7 +65,8 @@ enum class SetNews : std::uint8_t {
   kMade,       // all of them are made
   kCannot,     // one cannot be made, or is lost: the others are of use one by one
   kDied,       // a rank has died before the set was complete
-  kMissing,    // one will not come: its rank has finalized, or the image has ended
+  kMissing,    // one will not come: its rank could not make this one, or has finalized, or it has
+               // ended
   kStored,     // this host's part of the set is whole at its partner
   kNotStored,  // it will not be
   kSettled,    // the order to keep them, or to give them up, was carried out

@@ -157,7 +157,8 @@ MayFreeze SimHost::may_freeze(std::uint64_t number) {
   if (refuses && random.one_in(16)) return MayFreeze::kNotNow;
   char why[32];
   if (can_be_frozen(why, sizeof why) && !(refuses && random.one_in(24))) return MayFreeze::kYes;
-  tell(wire::MessageType::kNotFrozen, 0, number, nullptr, 0);
+  constexpr std::string_view kWhy = "is not frozen now";
+  tell(wire::MessageType::kNotFrozen, 0, number, kWhy.data(), kWhy.size());
   return MayFreeze::kNo;
 }
 
