@@ -15,6 +15,7 @@ from scenarios import (  # noqa: E402, F401
     checkpoint_files,
     checkpoint_rules,
     checkpoints,
+    clusters,
     containers,
     created,
     deaths,

@@ -123,6 +123,40 @@ record stop code 1
                     2);
 }
 
+TEST(LossOfAHost, OfItsSuccessorIsSurvivedIfThereIsAnotherPlace) {
+  const std::string lost = kStored + R"(> 10 agent-lost 0 host=1 : was ended
+record host_lost
+roll back as 1
+replace host 1 at c: set 1 of host 0 as 1
+> 11 rolled-back 0 host=0 value=1 replay_ms=3 code=1
+> 12 agent-lost 0 host=1 : cannot be started
+record host_lost
+roll back as 2
+)";
+  RunOptions options = two_hosts(true);
+  options.spare_hosts = {"c", "d"};
+  expect_transcript(options, lost + R"(replace host 1 at d: set 1 of host 0 as 2
+> 13 agent-lost 0 host=1 : cannot be started
+record host_lost
+stop
+tell: host d is lost: its agent cannot be started; its ranks cannot go on there, so the job ends
+record stop code 1
+)",
+                    2);
+  options.spare_hosts = {"c"};
+  options.beside = true;
+  expect_transcript(options, lost + R"(replace host 1 at a: set 1 of host 0 as 2
+> 13 rolled-back 0 host=0 value=1 replay_ms=3 code=1
+> 14 rolled-back 0 host=0 value=1 replay_ms=3 code=2
+> 15 agent-lost 0 host=1 : cannot be started
+record host_lost
+stop
+tell: host a is lost: its agent cannot be started; its ranks cannot go on there, so the job ends
+record stop code 1
+)",
+                    2);
+}
+
 TEST(LossOfAHost, EndsTheJobBeforeTheFirstSet) {
   expect_transcript(two_hosts(true), kBothRun + R"(> 10 agent-lost 0 host=1 : was ended
 record host_lost

@@ -200,8 +200,11 @@ std::vector<std::uint32_t> SupervisorCore::partners() const {
 std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
   if (sets_.newest() == 0) return "there is no set of snapshots of all ranks yet";
   if (recycles_) return "the journal was full, and the past cannot be replayed";
-  if (replaced_.contains(host)) return "its ranks cannot go on there";
-  if (!replaced_.empty()) return "it comes while the ranks of another lost host are being started";
+  if (replaced_.contains(host)) {
+    if (!has_another_place(host)) return "its ranks cannot go on there";
+  } else if (!replaced_.empty()) {
+    return "it comes while the ranks of another lost host are being started";
+  }
   const std::uint32_t holder = writes_parts() ? host : holders_[host];
   if (holder != host && lost_.contains(holder)) {
     return lost_.at(holder) + ", which held its part of the snapshots, was lost before it";
@@ -216,6 +219,12 @@ std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
   if (!spares_.empty() || options_.beside || options_.agents_join()) return {};
   return "no spare host is left (--spares, or --oversubscribe-on-loss to go on on another host of "
          "the job)";
+}
+
+// The place that was tried for the ranks of a lost host has failed, too.
+bool SupervisorCore::has_another_place(std::uint32_t host) const {
+  const bool is_beside = std::count(places_.begin(), places_.end(), places_[host]) > 1;
+  return !spares_.empty() || (options_.beside && !is_beside);
 }
 
 // Where another host of the job is that is not about to go; `holder`, if there is the choice.

@@ -241,6 +241,7 @@ class SupervisorCore {
   void replace(std::uint32_t host, const std::string& why);
   std::vector<std::uint32_t> partners() const;
   std::string host_text(std::uint32_t host) const;
+  bool has_another_place(std::uint32_t host) const;
   std::string place_beside(std::uint32_t host, std::uint32_t holder) const;
   bool move(std::uint32_t host, std::uint32_t holder);
   Beginning next_beginning();
