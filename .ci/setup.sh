@@ -11,8 +11,13 @@ needed_packages=(
 # Optional packages: third-party programs, tools and modules that some tests use.
 further_packages=(
   examl hpcc lammps phyml python3-mpi4py scalapack-mpi-test
+  iproute2 nftables openssh-client
   clang-tidy clang-format elfutils gdb valgrind libseccomp-dev libjemalloc2 libtcmalloc-minimal4 zsh fish environment-modules help2man python3-pip python3-setuptools python3-wheel python3-yaml
 )
+# Optional packages with servers, which some tests start for themselves. Where systemd runs, installing
+# them would start them for the whole machine, so there it is left to its administrator.
+server_packages=(openssh-server munge slurmctld slurmd slurm-client)
+[ -d /run/systemd/system ] || further_packages+=("${server_packages[@]}")
 
 say() { printf '\n== %s\n' "$*"; }
 

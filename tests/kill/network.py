@@ -18,14 +18,16 @@ from processes import proc_text
 
 READY_S = 20  # until a server that was started answers
 GRACE_S = 20  # until what a job has started on its hosts is gone
-HOLDER = 'mount -t tmpfs tmpfs /dev/shm && hostname "$1" && ip link set lo up && echo ready && exec sleep infinity'
+HOLDER = """mount -t tmpfs tmpfs /dev/shm && mount --bind "$2" /etc/hosts && hostname "$1" && ip link set lo up &&
+echo ready && exec sleep infinity"""
 
 
-def run(*words):
+def run(*words, env=None):
     """Runs a command that has to succeed. Returns what it printed."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    words = [str(word) for word in words]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, words))}: exit code {done.returncode}: {done.stderr}")
+        raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}")
     return done.stdout
 
 
@@ -36,9 +38,10 @@ def needs(program, package):
     return found
 
 
-def hold(name):
-    """Starts a process with namespaces of its own, which ends with this one."""
-    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--uts", "sh", "-c", HOLDER, "sh", name]
+def hold(name, names):
+    """Starts a process with namespaces of its own, which ends with this one. names: its /etc/hosts."""
+    command = ["unshare", "--net", "--mount", "--uts", "sh", "-c", HOLDER, "sh", name, names]
+    command = ["setpriv", "--pdeathsig", "KILL", *command]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if holder.stdout.readline() != "ready\n":
         raise Skip(f"no namespaces for hosts can be made here: {holder.communicate()[1].strip()}")
@@ -53,10 +56,18 @@ def network_of(pid):
         return ""
 
 
+def name_of(number):
+    return f"host{number}"
+
+
+def address_of(number):
+    return f"10.79.0.{number + 1}"
+
+
 class Host:
     def __init__(self, number, holder):
         self.number, self.holder = number, holder
-        self.name, self.address = f"host{number}", f"10.79.0.{number + 1}"
+        self.name, self.address = name_of(number), address_of(number)
         self.network = network_of(holder.pid)
         self.servers = []  # of the test: they are no rest of a job
 
@@ -126,14 +137,18 @@ class Host:
 class Network:
     def __init__(self, hosts, directory):
         self.directory = directory
-        self._switch = hold("switch")
+        names = f"{directory}/names"
+        with open(names, "w") as file:
+            file.write("127.0.0.1 localhost\n")
+            file.writelines(f"{address_of(number)} {name_of(number)}\n" for number in range(hosts))
+        self._switch = hold("switch", names)
         self._holders = [self._switch]
         self.hosts = []
         self._at_switch = ["nsenter", "--target", str(self._switch.pid), "--net"]
         run(*self._at_switch, "ip", "link", "add", "switch", "type", "bridge")
         run(*self._at_switch, "ip", "link", "set", "switch", "up")
         for number in range(hosts):
-            self._holders.append(hold(f"host{number}"))
+            self._holders.append(hold(name_of(number), names))
             host = Host(number, self._holders[-1])
             port = ["ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", host.holder.pid]
             run(*self._at_switch, *port)
@@ -243,3 +258,102 @@ def open_text(path):
             return file.read()
     except FileNotFoundError:
         return ""
+
+
+# -------------------------------------------------------------------------------------------- Slurm
+
+SETTINGS = """
+ClusterName=rejoin
+SlurmctldHost={first.name}({first.address})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={there}/munge/socket
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/affinity
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+MpiDefault=none
+SlurmdParameters=config_overrides
+SlurmdTimeout=10
+InactiveLimit=0
+KillWait=2
+StateSaveLocation={there}/state
+SlurmdSpoolDir={there}/%n
+SlurmctldPidFile={there}/slurmctld.pid
+SlurmdPidFile={there}/%n.pid
+SlurmctldLogFile={there}/slurmctld.log
+SlurmdLogFile={there}/%n.log
+"""
+CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nIgnoreSystemd=yes\n"
+
+
+class Slurm:
+    """A Slurm whose controller is on host 0, with a node on each of the others."""
+
+    def __init__(self, net):
+        self.net, self._there = net, f"{net.directory}/slurm"
+        first, nodes = net.hosts[0], net.hosts[1:]
+        for part in ("munge", "state"):
+            os.makedirs(f"{self._there}/{part}", mode=0o700)
+        with open(f"{self._there}/slurm.conf", "w") as file:
+            file.write(SETTINGS.format(first=first, there=self._there))
+            for host in nodes:
+                file.write(f"NodeName={host.name} NodeAddr={host.address} CPUs=8 RealMemory=500 State=UNKNOWN\n")
+            file.write(f"PartitionName=all Nodes={','.join(host.name for host in nodes)} Default=YES MaxTime=INFINITE\n")
+        with open(f"{self._there}/cgroup.conf", "w") as file:
+            file.write(CGROUPS)
+        self.environment = ["env", f"SLURM_CONF={self._there}/slurm.conf"]
+        self._start_munge(first)
+        self._serve(first, needs("slurmctld", "slurmctld"), "-D")
+        for host in nodes:
+            self._serve(host, needs("slurmd", "slurmd"), "-D", "-N", host.name)
+        self._await_nodes(len(nodes))
+
+    def _start_munge(self, host):
+        there = f"{self._there}/munge"
+        with open(f"{there}/key", "wb") as file:
+            os.chmod(f"{there}/key", 0o600)
+            file.write(os.urandom(128))
+        files = [f"--{name}-file={there}/{name}" for name in ("key", "pid", "log", "seed")]
+        command = [needs("munged", "munge"), "--foreground", "--force", f"--socket={there}/socket", *files]
+        host.serve(*command, log=f"{there}/out")
+
+    def _serve(self, host, *command):
+        host.serve(*self.environment, *command, log=f"{self._there}/{host.name}.out")
+
+    def _await_nodes(self, wanted):
+        end_s = time.monotonic() + READY_S
+        command = self.net.hosts[0].inside(*self.environment, "sinfo", "-h", "-t", "idle", "-o", "%D")
+        while True:
+            said = subprocess.run(command, capture_output=True, text=True, check=False)
+            if said.stdout.strip() == str(wanted):
+                return
+            if time.monotonic() > end_s:
+                logs = [open_text(f"{self._there}/{name}.out")[-300:] for name in ("host0", "host1")]
+                raise Skip(f"Slurm does not run here: {said.stdout} {said.stderr} {logs}")
+            time.sleep(0.1)
+
+    def run(self, *command, env=None):
+        """Runs one of Slurm's commands on host 0. Returns what it printed."""
+        return run(*self.net.hosts[0].inside(*self.environment, *command), env=env)
+
+    def allocation(self, slots):
+        """The command that runs another one in a job with so many tasks on each of all nodes."""
+        nodes = len(self.net.hosts) - 1
+        size = [f"--nodes={nodes}", f"--ntasks-per-node={slots}"]
+        return [*self.environment, "salloc", "--quiet", *size, "--no-kill"]
+
+    def submit(self, directory, ftrun, script, *arguments):
+        """Submits a batch script, which writes to `out` of that directory. Returns the job's number."""
+        environment = dict(os.environ, PATH=f"{os.path.dirname(ftrun)}:{os.environ['PATH']}")
+        there = ["--chdir", directory, "--output", f"{directory}/out", "--parsable"]
+        return self.run("sbatch", *there, script, *arguments, env=environment).strip()
+
+    def job(self, number):
+        """The state of a batch job, in Slurm's words."""
+        return dict(word.partition("=")[::2] for word in self.run("scontrol", "show", "job", number).split())

@@ -3,9 +3,11 @@
 import contextlib
 import os
 import signal
+import tempfile
+import time
 
 from harness import Kill, require, scenario
-from network import Ssh, is_ssh, network, network_of
+from network import Slurm, Ssh, is_ssh, network, network_of, open_text
 from processes import proc_text
 from scenarios.endings import messages
 from scenarios.going_back import judge
@@ -276,3 +278,71 @@ def cluster_spare_is_gone(t, how):
 
         result = t.run(2, *command, **on(net, ssh, [1, 1, 1, 1], *more), interfere=interfere)
         judge(result, 2, steps)
+
+
+@contextlib.contextmanager
+def slurm_cluster():
+    """Three nodes of a real Slurm."""
+    with network(4) as net:
+        yield net, Slurm(net)
+
+
+@scenario(limit_s=300)
+def cluster_of_slurm(t):
+    """In an allocation of Slurm, ftrun finds the hosts by itself and starts its agents with srun."""
+    with slurm_cluster() as (net, slurm):
+        command = ("layout", "2,2,2")
+        expected = t.undisturbed(6, *command, flags=flags_of("2,2,2"))
+        places = [(r, t.rng.randint(1, expected.operations(r))) for r in t.rng.sample(range(6), 3)]
+        kills = [Kill(*place) for place in places]
+        result = t.run(6, *command, kills=kills, prefix=net.hosts[0].inside(*slurm.allocation(2)))
+        require(result.code == 0, f"exit code {result.code}", result)
+        require_same(result, expected, 6)
+
+
+@scenario(limit_s=300)
+def cluster_of_slurm_loses_a_host(t):
+    """A node of the allocation loses its power: Slurm lets the others run, and a spare takes over."""
+    steps = 2000
+    command = ("drift", "how=values", f"steps={steps}", "pause_us=500")
+    with slurm_cluster() as (net, slurm):
+
+        def interfere(job):
+            job.until(lambda: newest(job, "stored") > 0, "a set is stored")
+            net.hosts[2].lose_power()
+            job.until(lambda: newest(job, "rollback") > 0, "its ranks go on")
+
+        more = [*EVERY_50_MS, "--survive", "host", "--spares", "1"]
+        prefix = net.hosts[0].inside(*slurm.allocation(1))
+        result = t.run(2, *command, flags=more, prefix=prefix, interfere=interfere)
+        judge(result, 2, steps)
+
+
+@scenario(limit_s=300)
+def cluster_of_slurm_requeues(t):
+    """The batch script of examples/ gets the signal that comes before the end of its time: its job
+    ends with a written set, is queued again, and goes on."""
+    command = ("steps", "count=900", "pause_us=2000")
+    expected = t.undisturbed(8, *command)
+    script = os.path.abspath(f"{os.path.dirname(__file__)}/../../../examples/slurm.sbatch")
+    with slurm_cluster() as (net, slurm), tempfile.TemporaryDirectory(prefix="kill-test-") as work:
+        number = slurm.submit(work, t.ftrun, script, t.program(command[0]), *command[1:])
+
+        def until(condition, what):
+            end_s = time.monotonic() + 200
+            while not condition():
+                require(time.monotonic() < end_s, f"not in time: {what}: {slurm.job(number)} {said()}", expected)
+                time.sleep(0.1)
+
+        said = lambda: open_text(f"{work}/out")
+        until(lambda: os.path.isdir(f"{work}/saved-{number}/host-1"), "it has begun")
+        time.sleep(0.5)
+        slurm.run("scancel", "--batch", "--signal=TERM", number)
+        until(lambda: slurm.job(number)["JobState"] == "PENDING", "it is queued again")
+        slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now")  # else two minutes later
+        until(lambda: "going on from" in said(), "it goes on")
+        until(lambda: slurm.job(number)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), "it has ended")
+        job = slurm.job(number)
+        require((job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), f"{job} {said()}", expected)
+        last = expected.out.strip().split("\n")[-1]
+        require(last in said().split("\n"), f"{last} is not in {said()}", expected)

@@ -9,6 +9,7 @@ import tempfile
 import time
 
 from harness import Kill, Skip, require, scenario
+from network import network
 from processes import descendants, proc_text
 from scenarios.endings import messages
 from scenarios.layouts import ranks_of
@@ -285,45 +286,23 @@ def hosts_refuse(t, option):
     require(len(said) == 1 and "is for jobs on one host so far" in said[0], f"it says {said}", result)
 
 
-def ip(*words):
-    if subprocess.run(["ip", *words], capture_output=True, check=False).returncode != 0:
-        raise Skip("no network namespaces can be made here: " + " ".join(words))
-
-
-@contextlib.contextmanager
-def two_networks():
-    """Two network namespaces joined by a cable. Yields their names; their addresses end with 1 and 2."""
-    names = [f"rejoin-{os.getpid()}-{i}" for i in (1, 2)]
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("link", "add", "cable1", "netns", names[0], "type", "veth", "peer", "name", "cable2", "netns", names[1])
-        for i, name in enumerate(names, 1):
-            ip("-n", name, "address", "add", f"10.79.0.{i}/24", "dev", f"cable{i}")
-            ip("-n", name, "link", "set", f"cable{i}", "up")
-        yield names
-    except FileNotFoundError:
-        raise Skip("no ip") from None
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
-
-
 @scenario(cut_s=[1, 20])
 def hosts_cut(t, cut_s, *more):
     """The network between two hosts is down for a while, also for longer than a connection lasts."""
     command = ("steps", "count=1500", "pause_us=1000")
     expected = t.undisturbed(4, *command)
-    with two_networks() as names:
-        text = f'#!/bin/sh\nhost=$1\nshift\nexec nsenter --net=/run/netns/rejoin-{os.getpid()}-${{host##*.}} sh -c "$*"\n'
-        flags = ["-H", "10.79.0.1:2,10.79.0.2:2", "--remote-shell", t.script("shell", text), *more]
+    with network(2) as net:
+        entering = "".join(f'{host.address}) exec {" ".join(host.inside())} sh -c "$*" ;;\n' for host in net.hosts)
+        shell = t.script("shell", f"#!/bin/sh\nhost=$1\nshift\ncase $host in\n{entering}esac\n")
+        names = ",".join(f"{host.address}:2" for host in net.hosts)
+        flags = ["-H", names, "--remote-shell", shell, *more]
 
         def interfere(job):
             job.until_event("init", 3)
             job.run_for(0.3)
-            ip("-n", names[0], "link", "set", "cable1", "down")
+            net.cut(0)
             job.run_for(cut_s)
-            ip("-n", names[0], "link", "set", "cable1", "up")
+            net.mend(0)
 
         result = t.run(4, *command, flags=flags, interfere=interfere)
     judge(result, expected, 4)

@@ -8,10 +8,10 @@ import socket
 import subprocess
 
 from harness import require, scenario
+from network import network
 from processes import descendants
 from scenarios.endings import messages
 from scenarios.going_back import judge as judge_drift
-from scenarios.hosts import ip, two_networks
 from scenarios.hosts_lost import EVERY_50_MS, newest
 from scenarios.snapshots import EVERY_10_MS, at_random, judge
 from scenarios.written_images import place
@@ -174,15 +174,14 @@ def joined_host_is_cut(t):
     agent ends by itself."""
     for _ in range(20 if t.long else 1):
         hosts = Hosts(t)
-        with two_networks() as names:
-            ip("-n", names[0], "link", "set", "lo", "up")  # ftrun and two of the agents share this one
-            here, there = (["nsenter", f"--net=/run/netns/{name}"] for name in names)
+        with network(2) as net:
+            here, there = (host.inside() for host in net.hosts)  # ftrun and two agents share the first one
 
-            def interfere(job, hosts=hosts, names=names, here=here, there=there):
-                hosts.join(job, "a", "c", at="10.79.0.1", prefix=here)
-                hosts.join(job, "b", at="10.79.0.1", prefix=there)
+            def interfere(job, hosts=hosts, net=net, here=here, there=there):
+                hosts.join(job, "a", "c", at=net.hosts[0].address, prefix=here)
+                hosts.join(job, "b", at=net.hosts[0].address, prefix=there)
                 job.until(lambda: newest(job, "stored") > 0, "a set is stored")
-                ip("-n", names[0], "link", "set", "cable1", "down")
+                net.cut(1)
                 job.until(lambda: newest(job, "rollback") > 0, "its ranks go on")
                 job.until(lambda: hosts.agents["b"].poll() is not None, "its agent has ended")
 
