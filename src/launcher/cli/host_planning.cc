@@ -123,10 +123,10 @@ Result<HostPlan> make_host_plan(const RunOptions& options, const HostIdentity& i
   if (identity.is_agent || !options.has_agents()) plan.forbidden = find_forbidden_calls(options);
   plan.job = strtoull(identity.job.c_str(), nullptr, 16);
   plan.socket = "rejoin-" + identity.job;
-  // Agents that share a machine have a socket each.
   // A former agent of this host, which is lost, may still be there, and ends all processes that
   // have its own socket's name.
   if (identity.incarnation > 0) plan.socket += "." + std::to_string(identity.incarnation);
+  // Agents that share a machine have a socket each.
   if (options.has_agents()) plan.socket += "-" + std::to_string(plan.host);
   plan.first_incarnation = identity.incarnation;
   plan.secret = identity.secret;

@@ -202,8 +202,13 @@ std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
   if (recycles_) return "the journal was full, and the past cannot be replayed";
   if (replaced_.contains(host)) {
     if (!has_another_place(host)) return "its ranks cannot go on there";
-  } else if (!replaced_.empty()) {
+  } else if (!replaced_.empty() && options_.agents_join()) {
     return "it comes while the ranks of another lost host are being started";
+  }
+  for (const std::uint32_t other : replaced_) {
+    if (other == host || writes_parts() || holders_[other] != host) continue;
+    return "it held the part of the snapshots of " + lost_.at(other) +
+           ", whose ranks are being started elsewhere";
   }
   const std::uint32_t holder = writes_parts() ? host : holders_[host];
   if (holder != host && lost_.contains(holder)) {
@@ -264,8 +269,12 @@ Beginning SupervisorCore::next_beginning() {
 }
 
 void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
-  const std::uint32_t holder = writes_parts() ? partners()[host] : holders_[host];
+  const auto holder_of = [&](std::uint32_t h) {
+    return writes_parts() ? partners()[h] : holders_[h];
+  };
+  const std::uint32_t holder = holder_of(host);
   const std::string former = host_text(host);
+  if (goes_back_ && !replaced_.empty()) news(goes_back_->why);  // it has not been said yet
   leaving_.erase(host);
   if (options_.agents_join() && spares_.empty()) {
     places_[host] = "";
@@ -285,7 +294,11 @@ void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
            told + "; another host has lost its snapshots, so the job ends",
            kExitFailure,
            {}});
-  act(Action::Replace{host, places_[host], sets_.newest(), holder, back_as_});
+  // Those that are being started for another lost host know an earlier incarnation, and may not be
+  // there yet: they are started anew.
+  for (const std::uint32_t each : replaced_) {
+    act(Action::Replace{each, places_[each], sets_.newest(), holder_of(each), back_as_});
+  }
 }
 
 }  // namespace rejoin::launcher

@@ -78,6 +78,37 @@ def host_is_lost_prints_once(t, layout, program):
             require(lines_of(result.out, rank) == lines_of(expected.out, rank), f"output of rank {rank}", result)
 
 
+def agent_of(job, rank):
+    """The agent of the host of a rank."""
+    pid, found = job.pids[rank], agents(job)
+    while pid not in found:
+        pid = int(proc_text(pid, "stat").rpartition(")")[2].split()[1])
+    return pid
+
+
+@scenario(sweeps=True, limit_s=240)
+def two_hosts_are_lost(t):
+    """Two at once, or one while the ranks of the other are being started: others have their parts."""
+    ranks, steps = 4, 1500
+    command = ("drift", "how=values", f"steps={steps}", "pause_us=500")
+
+    def interfere(job):
+        job.until(lambda: newest(job, "stored") > 0, "a set is kept")
+        job.run_for(t.rng.uniform(0, 0.05))
+        victims = [agent_of(job, rank) for rank in t.rng.choice([(1, 3), (0, 2)])]
+        for pid in t.rng.sample(victims, 2):
+            os.kill(pid, signal.SIGKILL)
+            job.run_for(t.rng.choice([0, t.rng.uniform(0, 0.3)]))
+        job.until(lambda: newest(job, "host_lost") == 2, "both losses are noticed")
+
+    for _ in range(100 if t.long else 3):
+        flags = survives("1,1,1,1", "--spares", "2")
+        result = t.run(ranks, *command, flags=flags, interfere=interfere)
+        judge(result, ranks, steps)
+        require(len(result.named("host_lost")) == 2, "not two hosts were lost", result)
+        require(result.named("rollback"), "the ranks did not go back", result)
+
+
 @scenario()
 def host_is_lost_with_its_files(t):
     """The host that takes over has no files of --output-filename yet: it writes the rest into new ones."""
