@@ -559,6 +559,7 @@ class JobOnHosts {
   void start_agents() {
     Agents::Calls calls = {[this] { start_ranks(); },
                            [this](Error error) { give_up(std::move(error)); },
+                           std::bind_front(&JobOnHosts::begin_elsewhere, this),
                            [this](Report r) { report(std::move(r)); },
                            [this](const std::string& line) {
                              if (!options_.quiet) fprintf(stderr, "rejoin: %s\n", line.c_str());
@@ -575,12 +576,28 @@ class JobOnHosts {
     agents_->start(order_of_plan(plan_, arguments_, resumed_));
   }
 
+  // A spare takes the place of a host that cannot be reached. No rank was started yet.
+  bool begin_elsewhere(std::uint32_t host, const Error& why) {
+    if (options_.hosts.empty() || options_.spare_hosts.empty()) return false;
+    const std::string spare = options_.spare_hosts.front();
+    options_.spare_hosts.erase(options_.spare_hosts.begin());
+    options_.hosts[host] = spare;
+    if (!options_.quiet) {
+      fprintf(stderr, "rejoin: %s; host %s takes its place\n", why.text.c_str(), spare.c_str());
+    }
+    loop_.post([this, host, spare] {
+      agents_->start_elsewhere(host, spare, order_of_plan(plan_, arguments_, resumed_));
+    });
+    return true;
+  }
+
   void start_ranks() {
     interrupted_.reset();
     too_long_.clear();
     if (resumed_ && !options_.quiet) tell_resumed(options_, *resumed_);
     JobPlan job = job_of_hosts(plan_, run_.beginning, resumed_);
     job.replace = [this](const Action::Replace& a, std::vector<std::string> printed) {
+      if (!options_.hosts.empty() && !a.where.empty()) options_.hosts[a.host] = a.where;
       agents_->replace(a.host, a.where, a.holder,
                        order_of_part(order_of_plan(plan_, arguments_), a, std::move(printed)));
     };

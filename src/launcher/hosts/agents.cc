@@ -377,17 +377,31 @@ void Agents::end_ranks(std::uint32_t host) {
   }
 }
 
-void Agents::replace(std::uint32_t host, const std::string& where, std::uint32_t holder,
-                     Order plan) {
-  Agent& agent = agents_[host];
-  if (agent.is_there() && agent.stream) end_ranks(host);
-  if (joined_ != nullptr) joined_->gone(agent.name);
+void Agents::put_new(Agent& agent, const std::string& where) {
   if (agent.pid > 0) {
     kill(-agent.pid, SIGKILL);  // a remote shell; the agent ends at the end of its input
     waitpid(agent.pid, nullptr, 0);
   }
   agent = Agent();
   agent.name = where;
+}
+
+void Agents::start_elsewhere(std::uint32_t host, const std::string& where, Order plan) {
+  if (failed_) return;
+  Agent& agent = agents_[host];
+  if (agent.port != 0) --ready_;
+  put_new(agent, where);
+  plan.set_host(host);
+  spawn(host);
+  if (agent.stream) send(plan);
+}
+
+void Agents::replace(std::uint32_t host, const std::string& where, std::uint32_t holder,
+                     Order plan) {
+  Agent& agent = agents_[host];
+  if (agent.is_there() && agent.stream) end_ranks(host);
+  if (joined_ != nullptr) joined_->gone(agent.name);
+  put_new(agent, where);
   agent.until_ns = loop_.now_ns() + kFirstWordNs;
   auto& part = *plan.mutable_plan()->mutable_part();
   part.set_holder(holder);
@@ -414,7 +428,13 @@ void Agents::on_end(std::uint32_t host, const std::string& why) {
     how +=
         ", after it had been silent for " + duration_text(silent_ns);  // its guardian has ended it
   }
-  if (!all_ready_) return fail(host, {"the agent of " + text_of(host) + " " + how});
+  if (!all_ready_) {
+    const Error error = {"the agent of " + text_of(host) + " " + how};
+    if (failed_ || joined_ != nullptr || !calls_.elsewhere(host, error)) {
+      fail(host, error);
+    }
+    return;
+  }
   Report lost;
   lost.set_host(host);
   lost.set_agent_lost(how);

@@ -26,6 +26,9 @@ class Agents {
   struct Calls {
     std::function<void()> ready;         // all agents can start their ranks
     std::function<void(Error)> failed;   // one cannot; no rank was started
+    // One cannot, because it was not reached, or has ended. Returns whether start_elsewhere() will
+    // be called; else failed() is.
+    std::function<bool(std::uint32_t host, const Error& why)> elsewhere;
     std::function<void(Report)> report;  // of an agent that is ready
     // Some have not been ready for long: a line for the user, from time to time.
     std::function<void(const std::string& line)> waits;
@@ -47,6 +50,8 @@ class Agents {
 
   // Starts all agents. `plan`: for all of them.
   void start(Order plan);
+  // Starts one on another host. `plan`: as for start(). REQUIRES that not all are ready.
+  void start_elsewhere(std::uint32_t host, const std::string& where, Order plan);
   void send(const Order& order);
   // Starts another agent in the place of one that is lost, on the host `where`. `plan`: as for
   // start(), with the set of its part, whose holder is the agent of `holder`. When it is ready, all
@@ -86,6 +91,7 @@ class Agents {
   void cut(Agent& agent);
   void no_agent_joins(std::uint32_t host, const std::string& why);
   void spawn(std::uint32_t host);
+  void put_new(Agent& agent, const std::string& where);
   void on_message(std::uint32_t host, std::string_view message);
   void on_ready(std::uint32_t host, const Report::Ready& ready);
   void on_end(std::uint32_t host, const std::string& why);

@@ -142,6 +142,24 @@ def cluster_is_split(t, silent_s):
 
 
 @scenario(limit_s=300)
+def cluster_begins_on_a_spare(t):
+    """Two hosts do not answer when the job begins, one of them a spare: the other spare takes part."""
+    command = ("layout", "1,1")
+    expected = t.undisturbed(2, *command, flags=flags_of("1,1"))
+    with cluster(4) as (net, ssh):
+        for host in net.hosts[1:3]:
+            host.lose_power()
+        more = ["--survive", "host", "--spares", "2"]
+        result = t.run(2, *command, **on(net, ssh, [1, 1, 1, 1], *more))
+        require(result.code == 0, f"exit code {result.code}", result)
+        require_same(result, expected, 2)
+        for host, other in zip(net.hosts[1:3], net.hosts[2:4]):
+            said = [line for line in messages(result) if line.endswith(f"; host {other.address} takes its place")]
+            require(len(said) == 1 and f"the agent of host {host.address} " in said[0], f"said {said}", result)
+        net.require_empty(result)
+
+
+@scenario(limit_s=300)
 def cluster_ftrun_dies(t):
     """Nothing is left on any host, and another ftrun goes on, on the same hosts in another order."""
     command = ("frozen", "messages", "steps=900", "pause_us=2000")
