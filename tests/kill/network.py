@@ -1,8 +1,8 @@
 """Hosts of a network that exists only on this machine: namespaces, joined by a switch.
 
 Each host has its own network, name and /dev/shm; processes, users and all other files are those of
-this machine. Everything is gone when the processes that hold the namespaces are: none of it outlasts
-the test, however that ends.
+this machine. The namespaces, and the servers in them, end with the test, however that ends; if it is
+killed, processes of its job can be left, as with any other test.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ import time
 from harness import Skip, require
 from processes import proc_text
 
-READY_S = 20  # until a server that was started answers
+READY_S = 60  # until a server that was started answers
 GRACE_S = 20  # until what a job has started on its hosts is gone
 HOLDER = """mount -t tmpfs tmpfs /dev/shm && mount --bind "$2" /etc/hosts && hostname "$1" && ip link set lo up &&
 echo ready && exec sleep infinity"""
 
 
-def run(*words, env=None):
+def run(*words, env=None, given=None):
     """Runs a command that has to succeed. Returns what it printed."""
     words = [str(word) for word in words]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env, input=given)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}")
     return done.stdout
@@ -69,6 +69,8 @@ class Host:
         self.number, self.holder = number, holder
         self.name, self.address = name_of(number), address_of(number)
         self.network = network_of(holder.pid)
+        if self.network in ("", network_of("self")):
+            raise RuntimeError("the namespaces of a host are gone, or are those of the test")
         self.servers = []  # of the test: they are no rest of a job
 
     def inside(self, *command):
@@ -102,7 +104,8 @@ class Host:
 
     def lose_power(self):
         """All its processes end at once, and its memory is gone. Its network stays."""
-        while self.signal_all(signal.SIGKILL):
+        end_s = time.monotonic() + GRACE_S
+        while self.signal_all(signal.SIGKILL) and time.monotonic() < end_s:
             for server in self.servers:
                 server.wait()
             time.sleep(0.001)
@@ -124,26 +127,24 @@ class Host:
 
     def firewall(self, *rules):
         """Replaces what this host's firewall drops: rules of nftables, of a chain in front."""
-        needs("nft", "nftables")
         text = "flush ruleset\ntable inet test {\n"
         for chain in ("input", "output"):
             mine = [rule.partition(" ")[2] for rule in rules if rule.startswith(chain)]
             text += f"chain {chain} {{ type filter hook {chain} priority 0;\n" + "".join(f"{rule}\n" for rule in mine) + "}\n"
-        done = subprocess.run(self.inside("nft", "-f", "-"), input=f"{text}}}\n", capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise Skip(f"no nftables in this kernel: {done.stderr.splitlines()[0]}")
+        run(*self.inside("nft", "-f", "-"), given=f"{text}}}\n")
 
 
 class Network:
-    def __init__(self, hosts, directory):
-        self.directory = directory
-        names = f"{directory}/names"
+    def __init__(self, directory):
+        self.directory, self.hosts, self._holders = directory, [], []
+
+    def add_hosts(self, hosts):
+        names = f"{self.directory}/names"
         with open(names, "w") as file:
             file.write("127.0.0.1 localhost\n")
             file.writelines(f"{address_of(number)} {name_of(number)}\n" for number in range(hosts))
         self._switch = hold("switch", names)
-        self._holders = [self._switch]
-        self.hosts = []
+        self._holders.append(self._switch)
         self._at_switch = ["nsenter", "--target", str(self._switch.pid), "--net"]
         run(*self._at_switch, "ip", "link", "add", "switch", "type", "bridge")
         run(*self._at_switch, "ip", "link", "set", "switch", "up")
@@ -155,6 +156,7 @@ class Network:
             run(*self._at_switch, "ip", "link", "set", f"port{number}", "master", "switch", "up")
             run(*host.inside("ip", "address", "add", f"{host.address}/24", "dev", "eth0"))
             run(*host.inside("ip", "link", "set", "eth0", "up"))
+            host.firewall()
             self.hosts.append(host)
 
     def cut(self, number):
@@ -188,15 +190,18 @@ class Network:
 @contextlib.contextmanager
 def network(hosts):
     needs("ip", "iproute2")
+    needs("nft", "nftables")
     needs("nsenter", "util-linux")
     with tempfile.TemporaryDirectory(prefix="kill-test-") as directory:
-        made = None
+        made = Network(directory)
         try:
-            made = Network(hosts, directory)
+            try:
+                made.add_hosts(hosts)
+            except RuntimeError as error:
+                raise Skip(f"no network can be made here: {error}") from None
             yield made
         finally:
-            if made is not None:
-                made.close()
+            made.close()
 
 
 # ---------------------------------------------------------------------------------------------- ssh
@@ -219,9 +224,14 @@ class Ssh:
             with open(f"{self._directory}/{name}", "w") as file:
                 file.writelines(known)
         for host in net.hosts:
-            self.start(host)
+            self._start(host)
+        first = net.hosts[0]
+        tried = first.inside(*self.command().split(), first.address, "true")
+        done = subprocess.run(tried, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise Skip(f"ssh does not work here: {done.stderr}")
 
-    def start(self, host):
+    def _start(self, host):
         config = f"{self._directory}/config.{host.number}"
         settings = {
             "ListenAddress": host.address, "HostKey": f"{self._directory}/host",
@@ -235,8 +245,10 @@ class Ssh:
         server = host.serve(self._sshd, "-D", "-e", "-f", config, log=log)
         end_s = time.monotonic() + READY_S
         while "Server listening" not in (said := open_text(log)):
-            if server.poll() is not None or time.monotonic() > end_s:
+            if server.poll() is not None:
                 raise Skip(f"sshd does not run here: {said}")
+            if time.monotonic() > end_s:
+                raise RuntimeError(f"sshd does not answer: {said}")
             time.sleep(0.01)
 
     def command(self, key="user", known="known"):
@@ -248,7 +260,7 @@ class Ssh:
 def is_ssh(pid):
     """Whether it is sshd, or what it has started for a connection that it has not seen the end of."""
     with contextlib.suppress(OSError):
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "sshd"
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("sshd")
     return False
 
 
@@ -333,9 +345,11 @@ class Slurm:
             said = subprocess.run(command, capture_output=True, text=True, check=False)
             if said.stdout.strip() == str(wanted):
                 return
+            logs = [open_text(f"{self._there}/{name}.out")[-300:] for name in ("host0", "host1")]
+            if any(server.poll() is not None for host in self.net.hosts for server in host.servers):
+                raise Skip(f"Slurm does not run here: {logs}")
             if time.monotonic() > end_s:
-                logs = [open_text(f"{self._there}/{name}.out")[-300:] for name in ("host0", "host1")]
-                raise Skip(f"Slurm does not run here: {said.stdout} {said.stderr} {logs}")
+                raise RuntimeError(f"the nodes of Slurm are not idle: {said.stdout} {said.stderr} {logs}")
             time.sleep(0.1)
 
     def run(self, *command, env=None):

@@ -313,6 +313,25 @@ keep image 1 of 1, pid 21
 )");
 }
 
+// Else no image would be made any more of the others, and their journals would grow.
+TEST(AgentImages, ARankThatCanNeverMakeItsImageHoldsBackNoneForEver) {
+  AgentCore core(all_local(2));
+  std::istringstream lines(
+      events_of(kTwoRun) +
+      "4 want 0\n5 image 0 pid=20 conn=7 image=1 inc=0\n6 image 1 pid=21 conn=8 image=1 inc=0\n");
+  for (std::string line; std::getline(lines, line);) play(core, line);
+  for (int number = 2; number < 5; ++number) {
+    play(core, "7 want 0");
+    play(core, "8 not-this-one 0 image=" + std::to_string(number));
+    EXPECT_TRUE(core.has_set());
+  }
+  play(core, "9 want 0");
+  play(core, "9 image 1 pid=25 conn=8 image=5 inc=0");
+  EXPECT_EQ(text_of_actions(play(core, "9 not-this-one 0 image=5")),
+            "keep image 5 of 1, pid 25\nend image of 1, pid 21\n");
+  EXPECT_FALSE(core.has_set());
+}
+
 // Either an image that has registered is lost, or one that has not.
 TEST(AgentImages, IfAnImageOfASetIsLostTheFormerSetStays) {
   expect_transcript(2, false, kSetKept + kSecondAwaited + R"(> 9 image-ended 0 pid=22 image=2

@@ -113,7 +113,9 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
   if (!is_whole_job_ && e.number > ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
   if (e.number == ranks_.at(rank).wanted) ranks_.at(rank).in_flight = false;
   if (!is_pending_set(e.number)) return;
-  if (e.only_this) return one_is_missing();
+  // A rank for which it is never the moment must not hold back the images of the others for ever.
+  constexpr std::uint32_t kMostMissed = 4;
+  if (e.only_this && ++missed_ < kMostMissed) return one_is_missing();
   is_whole_job_ ? keep_one_by_one() : tell_of_set(e.number, SetNews::kCannot);
 }
 
@@ -204,6 +206,7 @@ void AgentCore::keep_set_if_complete() {
   }
   if (!is_whole_job_) return tell_of_set(pending_set_, SetNews::kMade);
   set_ = std::exchange(pending_set_, 0);
+  missed_ = 0;
   for (auto& [i, r] : ranks_) replace(i, std::exchange(r.pending, Image{}));
 }
 
@@ -245,6 +248,7 @@ std::vector<AgentAction> AgentCore::keep_set(std::uint64_t number) {
   actions_.clear();
   if (is_pending_set(number)) {
     set_ = std::exchange(pending_set_, 0);
+    missed_ = 0;
     // One of them may have ended since it was made. Its rank keeps the former one.
     for (auto& [i, r] : ranks_) {
       const Image image = std::exchange(r.pending, Image{});

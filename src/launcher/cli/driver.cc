@@ -26,6 +26,7 @@
 #include "launcher/cli/gathering.h"
 #include "launcher/cli/host_planning.h"
 #include "launcher/cli/options.h"
+#include "launcher/cli/plan_order.h"
 #include "launcher/cli/preflight.h"
 #include "launcher/hosts/agents.h"
 #include "launcher/hosts/secret.h"
@@ -391,39 +392,6 @@ Result<std::optional<int>> run_once(Run& run, HostPlan& plan) {
   return std::optional<int>();
 }
 
-// What the agents of all hosts need to know: what this process was given, and what it has found
-// out.
-Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& arguments,
-                    const std::optional<HostSet>& resumed = {}) {
-  Order order;
-  Order::Plan& to = *order.mutable_plan();
-  to.set_version(version_text());
-  for (const std::string& argument : arguments) to.add_arguments(argument);
-  const std::string_view secret = kSecretFileVariable;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (text.substr(0, text.find('=')) != secret) to.add_environment(*variable);
-  }
-  std::error_code error;
-  to.set_directory(std::filesystem::current_path(error));
-  to.set_job(hex_text(plan.job));
-  to.set_secret(plan.secret);
-  const RunOptions& options = plan.options;
-  for (const ProgramOptions& program : options.programs) to.add_ranks(*program.ranks);
-  for (const std::uint32_t ranks : options.layout) to.add_layout(ranks);
-  for (const std::string& host : options.hosts) to.add_hosts(host);
-  to.set_journal_limit_bytes(options.journal_limit_bytes);
-  to.set_snapshot_every_bytes(options.snapshots.every_bytes);
-  if (!options.checkpoint_directory.empty()) {
-    to.set_note(read_small_file(note_of_job(options.checkpoint_directory)));
-  }
-  if (resumed) {
-    to.set_incarnation(resumed->incarnation);
-    to.mutable_part()->set_set(resumed->number);
-  }
-  return order;
-}
-
 int open_ending_signals() {
   sigset_t wanted;
   sigemptyset(&wanted);
@@ -444,16 +412,6 @@ JobPlan job_of_hosts(const HostPlan& plan, const Beginning& beginning,
     job.hosts[plan.options.place_of(rank).node].push_back(rank);
   }
   return job;
-}
-
-// For the agent that takes the place of a lost one.
-Order order_of_part(Order order, const Action::Replace& a, std::vector<std::string> printed) {
-  order.mutable_plan()->set_incarnation(a.incarnation);
-  Order::Plan::Part& part = *order.mutable_plan()->mutable_part();
-  part.set_set(a.set);
-  part.set_takes_over(true);
-  for (std::string& bytes : printed) part.add_printed(std::move(bytes));
-  return order;
 }
 
 // A job whose nodes have agents of their own.
@@ -591,15 +549,20 @@ class JobOnHosts {
     return true;
   }
 
+  void replace(const Action::Replace& a, const std::vector<std::string>& printed) {
+    if (!options_.hosts.empty() && !a.where.empty()) options_.hosts[a.host] = a.where;
+    agents_->replace(a.host, a.where, a.holder,
+                     order_of_part(order_of_plan(plan_, arguments_), a, printed));
+  }
+
   void start_ranks() {
     interrupted_.reset();
     too_long_.clear();
     if (resumed_ && !options_.quiet) tell_resumed(options_, *resumed_);
     JobPlan job = job_of_hosts(plan_, run_.beginning, resumed_);
-    job.replace = [this](const Action::Replace& a, std::vector<std::string> printed) {
-      if (!options_.hosts.empty() && !a.where.empty()) options_.hosts[a.host] = a.where;
-      agents_->replace(a.host, a.where, a.holder,
-                       order_of_part(order_of_plan(plan_, arguments_), a, std::move(printed)));
+    job.replace = [this](const Action::Replace& a, const std::vector<std::string>& printed) {
+      // Behind the orders that the former agent was given.
+      loop_.post([this, a, printed] { replace(a, printed); });
     };
     EventLog::Target events = std::move(run_.events ? *run_.events : *events_);
     run_.events.reset();

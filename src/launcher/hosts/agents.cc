@@ -399,7 +399,8 @@ void Agents::start_elsewhere(std::uint32_t host, const std::string& where, Order
 void Agents::replace(std::uint32_t host, const std::string& where, std::uint32_t holder,
                      Order plan) {
   Agent& agent = agents_[host];
-  if (agent.is_there() && agent.stream) end_ranks(host);
+  const bool may_run_ranks = agent.until_ns == 0;  // it was ready
+  if (agent.is_there() && agent.stream && may_run_ranks) end_ranks(host);
   if (joined_ != nullptr) joined_->gone(agent.name);
   put_new(agent, where);
   agent.until_ns = loop_.now_ns() + kFirstWordNs;

@@ -24,8 +24,8 @@ namespace rejoin::launcher {
 class Agents {
  public:
   struct Calls {
-    std::function<void()> ready;         // all agents can start their ranks
-    std::function<void(Error)> failed;   // one cannot; no rank was started
+    std::function<void()> ready;        // all agents can start their ranks
+    std::function<void(Error)> failed;  // one cannot; no rank was started
     // One cannot, because it was not reached, or has ended. Returns whether start_elsewhere() will
     // be called; else failed() is.
     std::function<bool(std::uint32_t host, const Error& why)> elsewhere;

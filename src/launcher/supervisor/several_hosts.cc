@@ -205,7 +205,7 @@ std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
   } else if (!replaced_.empty() && options_.agents_join()) {
     return "it comes while the ranks of another lost host are being started";
   }
-  for (const std::uint32_t other : replaced_) {
+  for (const auto& [other, tried] : replaced_) {
     if (other == host || writes_parts() || holders_[other] != host) continue;
     return "it held the part of the snapshots of " + lost_.at(other) +
            ", whose ranks are being started elsewhere";
@@ -228,20 +228,23 @@ std::string SupervisorCore::why_not_survived(std::uint32_t host) const {
 
 // The place that was tried for the ranks of a lost host has failed, too.
 bool SupervisorCore::has_another_place(std::uint32_t host) const {
-  const bool is_beside = std::count(places_.begin(), places_.end(), places_[host]) > 1;
-  return !spares_.empty() || (options_.beside && !is_beside);
+  return !spares_.empty() || (options_.beside && find_beside(host, host));
 }
 
-// Where another host of the job is that is not about to go; `holder`, if there is the choice.
-std::string SupervisorCore::place_beside(std::uint32_t host, std::uint32_t holder) const {
+// Another host of the job that is on another machine, is not about to go, and was not tried in
+// vain. Begins to look at `from`.
+std::optional<std::uint32_t> SupervisorCore::find_beside(std::uint32_t host,
+                                                         std::uint32_t from) const {
   const auto hosts = static_cast<std::uint32_t>(places_.size());
+  const auto replaced = replaced_.find(host);
   for (std::uint32_t i = 0; i < hosts; ++i) {
-    const std::uint32_t other = (holder + i) % hosts;
-    if (other != host && !leaving_.contains(other) && places_[other] != places_[host]) {
-      return places_[other];
-    }
+    const std::uint32_t other = (from + i) % hosts;
+    const bool has_failed =
+        replaced != replaced_.end() && replaced->second.contains(places_[other]);
+    const bool is_elsewhere = other != host && places_[other] != places_[host];
+    if (is_elsewhere && !leaving_.contains(other) && !has_failed) return other;
   }
-  return places_[holder];
+  return {};
 }
 
 // Gives the ranks of a host another place. Returns whether there is one.
@@ -250,7 +253,7 @@ bool SupervisorCore::move(std::uint32_t host, std::uint32_t holder) {
     places_[host] = spares_.front();
     spares_.erase(spares_.begin());
   } else if (options_.beside) {
-    places_[host] = place_beside(host, holder);
+    places_[host] = places_[find_beside(host, holder).value_or(holder)];
   } else {
     return false;
   }
@@ -276,13 +279,17 @@ void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
   const std::string former = host_text(host);
   if (goes_back_ && !replaced_.empty()) news(goes_back_->why);  // it has not been said yet
   leaving_.erase(host);
+  // The places where it was tried in vain.
+  if (const auto tried = replaced_.find(host); tried != replaced_.end()) {
+    tried->second.insert(places_[host]);
+  }
   if (options_.agents_join() && spares_.empty()) {
     places_[host] = "";
   } else {
     move(host, holder);
   }
   lost_[host] = former;
-  replaced_.insert(host);
+  replaced_.try_emplace(host);
   const std::string where = !places_[host].empty()   ? "host " + places_[host]
                             : options_.agents_join() ? "the next host that joins, within " +
                                                            duration_text(options_.join_ns)
@@ -296,7 +303,7 @@ void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
            {}});
   // Those that are being started for another lost host know an earlier incarnation, and may not be
   // there yet: they are started anew.
-  for (const std::uint32_t each : replaced_) {
+  for (const auto& [each, tried] : replaced_) {
     act(Action::Replace{each, places_[each], sets_.newest(), holder_of(each), back_as_});
   }
 }

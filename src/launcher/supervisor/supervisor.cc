@@ -278,7 +278,7 @@ void Supervisor::act(const Action::Replace& a) {
       printed_[i].before = 0;  // its agent counts from the set on
     }
   }
-  plan_.replace(a, std::move(printed));
+  plan_.replace(a, printed);
 }
 
 void Supervisor::act(const Action::StoreParts& a) {

@@ -30,7 +30,8 @@ struct JobPlan {
   std::string host;     // this one
   // Starts the agent of a host that was lost, elsewhere. `printed`: what each of its ranks has
   // printed since the set, to both of its streams.
-  std::function<void(const Action::Replace&, std::vector<std::string> printed)> replace = nullptr;
+  std::function<void(const Action::Replace&, const std::vector<std::string>& printed)> replace =
+      nullptr;
 };
 
 class Supervisor {

@@ -242,7 +242,7 @@ class SupervisorCore {
   std::vector<std::uint32_t> partners() const;
   std::string host_text(std::uint32_t host) const;
   bool has_another_place(std::uint32_t host) const;
-  std::string place_beside(std::uint32_t host, std::uint32_t holder) const;
+  std::optional<std::uint32_t> find_beside(std::uint32_t host, std::uint32_t from) const;
   bool move(std::uint32_t host, std::uint32_t holder);
   Beginning next_beginning();
   void on_death(const Event::Ended& event);
@@ -332,8 +332,9 @@ class SupervisorCore {
   // The hosts that were lost since the newest set was stored, with where they were. The parts that
   // they held for other hosts are gone.
   std::map<std::uint32_t, std::string> lost_;
-  std::set<std::uint32_t> replaced_;  // for which another agent is being started
-  std::set<std::uint32_t> gone_;      // lost since the job is to begin again, without another place
+  // For which another agent is being started; places where that was in vain.
+  std::map<std::uint32_t, std::set<std::string>> replaced_;
+  std::set<std::uint32_t> gone_;  // lost since the job is to begin again, without another place
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init

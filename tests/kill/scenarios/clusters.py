@@ -279,12 +279,13 @@ def cluster_at_random(t):
             result = t.run(3, *command, **on(net, ssh, [1] * (3 + spares), *more), interfere=interfere)
             judge(result, 3, steps)
             require(len(result.named("host_lost")) == len(lost), f"{len(lost)} hosts were lost", result)
+            net.require_empty(result)
 
 
-@scenario(victims=["1,3", "2,4"], sweeps=True, limit_s=300)
-def cluster_two_hosts_are_lost(t, victims):
-    """Two hosts lose their power at once, or one while the ranks of the other are being started: others
-    have their parts."""
+@scenario(victims=["1,3", "2,4"], how=["power", "cable"], sweeps=True, limit_s=300)
+def cluster_two_hosts_are_lost(t, victims, how):
+    """Two hosts are lost at once, or one while the ranks of the other are being started: others have
+    their parts. Hosts without cable end by themselves."""
     steps = 1000
     command = ("drift", "how=values", f"steps={steps}", "pause_us=500")
     for _ in range(50 if t.long else 1):
@@ -294,9 +295,9 @@ def cluster_two_hosts_are_lost(t, victims):
             def interfere(job, net=net):
                 job.until(lambda: newest(job, "stored") > 0, "a set is stored")
                 first, second = t.rng.sample([int(victim) for victim in victims.split(",")], 2)
-                net.hosts[first].lose_power()
+                harm(net, first, how)
                 job.run_for(t.rng.choice([0, t.rng.uniform(0, 0.5)]))
-                net.hosts[second].lose_power()
+                harm(net, second, how)
                 job.until(lambda: newest(job, "host_lost") == 2, "both losses are noticed")
                 job.until(lambda: newest(job, "rollback") > 0, "their ranks go on")
 
@@ -322,6 +323,7 @@ def cluster_spare_is_gone(t, how):
 
         result = t.run(2, *command, **on(net, ssh, [1, 1, 1, 1], *more), interfere=interfere)
         judge(result, 2, steps)
+        net.require_empty(result)
 
 
 @contextlib.contextmanager
