@@ -441,6 +441,26 @@ wake image 4 of 3
 )");
 }
 
+// Several ranks that cannot make their images of one set count once. The fourth set in a row is
+// said to be impossible, so that single images are kept.
+TEST(AgentOfAHost, CountsSetsThatRanksHaveMissed) {
+  std::string transcript = kRanksRun;
+  for (int set = 4; set < 8; ++set) {
+    const std::string n = std::to_string(set), said = set < 7 ? "comes too late" : "cannot be made";
+    for (const char* line :
+         {"> 4 want-set 0 image=N\nwant set N\nwant image N of 2\nwant image N of 3\n",
+          "> 5 not-this-one 2 image=N\ntell: set N SAID\n",
+          "> 5 not-this-one 3 image=N\ntell: set N SAID\n",
+          "> 6 give-up-set 0 image=N\ntell: set N is settled\n"}) {
+      std::string text = line;
+      for (std::size_t at; (at = text.find('N')) != std::string::npos;) text.replace(at, 1, n);
+      if (const auto at = text.find("SAID"); at != std::string::npos) text.replace(at, 4, said);
+      transcript += text;
+    }
+  }
+  expect_of_host(transcript);
+}
+
 // Rank 2 has not made image 3, and makes that of the set instead.
 TEST(AgentOfAHost, ASetTakesThePlaceOfSingleImages) {
   expect_of_host(kRanksRun + R"(> 4 want-each 0 image=3

@@ -115,7 +115,8 @@ void AgentCore::on(std::uint32_t rank, const AgentEvent::NotFrozen& e) {
   if (!is_pending_set(e.number)) return;
   // A rank for which it is never the moment must not hold back the images of the others for ever.
   constexpr std::uint32_t kMostMissed = 4;
-  if (e.only_this && ++missed_ < kMostMissed) return one_is_missing();
+  if (e.only_this && std::exchange(newest_missed_, e.number) != e.number) ++missed_;
+  if (e.only_this && missed_ < kMostMissed) return one_is_missing();
   is_whole_job_ ? keep_one_by_one() : tell_of_set(e.number, SetNews::kCannot);
 }
 

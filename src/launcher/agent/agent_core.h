@@ -307,7 +307,8 @@ class AgentCore {
   std::uint64_t now_ns_ = 0;         // of the newest event
   std::uint64_t set_ = 0;            // the newest that was complete
   std::uint64_t pending_set_ = 0;    // that is being made; 0: none
-  std::uint32_t missed_ = 0;         // sets in a row that one rank could not take part in
+  std::uint32_t missed_ = 0;         // sets in a row of which some rank could not make its image
+  std::uint64_t newest_missed_ = 0;  // the newest of them
   std::uint64_t newest_wanted_ = 0;  // number that was ordered, or has come from another host
   std::uint32_t back_as_ = 0;  // all ranks are going back, as this incarnation; 0: they are not
   bool is_back_ = false;       // and await the order to begin
