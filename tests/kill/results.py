@@ -127,6 +127,8 @@ def check_returns(result, ranks):
         rank, incarnation = death["rank"], death["incarnation"]
         next_one = (rank, incarnation + 1)
         news = [e["event"] for e in after if (e.get("rank"), e.get("incarnation")) == next_one]
+        # On a busy machine it may count as late before it has been started.
+        news = [event for event in news if event != "catching_up"]
         where = f"rank {rank} after its death in incarnation {incarnation}"
         require(news[:1] == ["respawn"], f"{where} was not started again", result)
         back = "live" in news or "finalize" in news or "death" in news
