@@ -253,6 +253,11 @@ class Gathered : public testing::Test {
     if (end.messages.empty() || !order.ParseFromString(end.messages[0])) return {};
     return order.refused();
   }
+  static bool is_admitted(const End& end) {
+    Order order;
+    return !end.messages.empty() && order.ParseFromString(end.messages[0]) &&
+           order.what_case() == Order::kAdmitted;
+  }
   std::size_t told(const std::string& what) const {
     return static_cast<std::size_t>(std::count_if(
         lines_.begin(), lines_.end(),
@@ -275,6 +280,8 @@ TEST_F(Gathered, AreCompleteWhenEachNameIsThere) {
     return complete_;
   });
   EXPECT_EQ(agents_->names(), (std::vector<std::string>{"a", "b"}));
+  run_until(loop_, [&] { return is_admitted(*a) && is_admitted(*b); });
+  EXPECT_FALSE(is_admitted(*x));
   EXPECT_EQ(refusal(*old),
             "it has Rejoin 1.2.2, and ftrun is 1.2.3; install the same on every host");
   EXPECT_EQ(

@@ -131,6 +131,7 @@ void Agent::order(const Order& order) {
     case Order::kPlan:
     case Order::kBeat:
     case Order::kRefused:
+    case Order::kAdmitted:
     case Order::kLease:
     case Order::WHAT_NOT_SET:
       break;

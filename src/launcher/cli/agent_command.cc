@@ -143,10 +143,18 @@ class AgentProcess {
     return {[this](std::string_view message) { on_message(message); },
             // The supervisor has ended: the lifeline and the guardian end all others.
             [this](const std::string& how) {
+              if (has_joined_ && !is_answered_) join_again(how);
               if (has_joined_) fprintf(stderr, "rejoin: ftrun %s; this agent ends\n", how.c_str());
               _exit(kExitFailure);
             },
             [this] { hold_output(false); }};
+  }
+  // It was just ending, perhaps to begin again, and does not know of this agent.
+  [[noreturn]] static void join_again(const std::string& how) {
+    constexpr timespec kPause = {0, 500'000'000};
+    fprintf(stderr, "rejoin: ftrun %s before it had answered; trying again\n", how.c_str());
+    nanosleep(&kPause, nullptr);
+    _exit(kExitJoinAgain);
   }
   void watch_notices() {
     sigset_t notices;  // prepare_process() blocks them
@@ -160,6 +168,7 @@ class AgentProcess {
   void on_message(std::string_view message) {
     Order order;
     if (!order.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
+    is_answered_ = true;
     if (order.what_case() == Order::kPlan) return prepare(order);
     if (order.what_case() == Order::kRefused) return refused(order.refused());
     const bool is_last = order.what_case() == Order::kFinish;
@@ -411,6 +420,7 @@ class AgentProcess {
   Lifeline lifeline_;
   MessageStream stream_;
   const bool has_joined_ = false;
+  bool is_answered_ = false;
   bool holds_output_ = false;
   int exit_code_ = 0;
   std::optional<Agent> agent_;

@@ -246,6 +246,9 @@ void JoinedAgents::admit(std::uint64_t visitor, const Report::Joined& joined) {
                          [this, name](const std::string& how) {
                            loop_.post([this, name, how] { leave(name, how); });
                          }});
+  Order order;
+  order.mutable_admitted();
+  agent.stream->send(order.SerializeAsString());
   agents_.push_back(std::move(agent));
   if (is_complete_) return calls_.joined(name);
   if (agents_.size() < settings_.names.size()) return;

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 
-from harness import require, scenario
+from harness import Failure, require, scenario
 from network import network
 from processes import descendants
 from scenarios.endings import messages
@@ -49,6 +49,15 @@ class Hosts:
 
     def text(self, name):
         return os.pread(self.said[name].fileno(), 1 << 20, 0).decode(errors="replace")
+
+    @contextlib.contextmanager
+    def told(self):
+        """What agents have said goes with a failure."""
+        try:
+            yield
+        except Failure as failure:
+            said = [f"--- {name} ({agent.poll()})\n{self.text(name)}" for name, agent in self.agents.items()]
+            raise Failure("\n".join([str(failure), *said])) from None
 
     def codes(self):
         """Waits for all agents. Returns their exit codes by name."""
@@ -219,7 +228,7 @@ def joined_begins_again(t, layout):
                 job.until(lambda before=before: newest(job, "begin_again") > before[1], "it begins again")
                 hosts.join(job, *[name if layout == "list" else f"{name}{i}" for name in victims])
 
-        with place(t) as where:
+        with place(t) as where, hosts.told():
             result = where.run(2, *MESSAGES, flags=[*LISTEN, *flags], interfere=interfere)
         require(result.code == 0, f"exit code {result.code}", result)
         require(len(result.named("begin_again")) == 2, "it did not begin again twice", result)
