@@ -277,10 +277,9 @@ TEST_F(Gathered, AreCompleteWhenEachNameIsThere) {
   std::unique_ptr<End> a;
   run_until(loop_, [&] {
     if (!a && !refusal(*x).empty() && !refusal(*old).empty()) a = join("1.2.3", "a");
-    return complete_;
+    return complete_ && is_admitted(*a) && is_admitted(*b);
   });
   EXPECT_EQ(agents_->names(), (std::vector<std::string>{"a", "b"}));
-  run_until(loop_, [&] { return is_admitted(*a) && is_admitted(*b); });
   EXPECT_FALSE(is_admitted(*x));
   EXPECT_EQ(refusal(*old),
             "it has Rejoin 1.2.2, and ftrun is 1.2.3; install the same on every host");
