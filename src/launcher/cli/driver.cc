@@ -29,7 +29,6 @@
 #include "launcher/cli/plan_order.h"
 #include "launcher/cli/preflight.h"
 #include "launcher/hosts/agents.h"
-#include "launcher/hosts/secret.h"
 #include "launcher/hosts/tls.h"
 #include "launcher/output/rank_files.h"
 #include "launcher/program/build.h"

@@ -6,7 +6,7 @@ import signal
 import tempfile
 import time
 
-from harness import Kill, require, scenario
+from harness import Kill, require, require_met, scenario
 from network import Slurm, Ssh, is_ssh, network, network_of, open_text
 from processes import proc_text
 from scenarios.endings import messages
@@ -108,9 +108,11 @@ def cluster_is_disturbed(t, how):
         with cluster(4) as (net, ssh):
 
             def interfere(job, net=net):
+                job.until_event("init", 2)
                 for _ in range(3):
-                    job.run_for(t.rng.uniform(0.1, 0.6))
-                    undo = harm(net, t.rng.choice([1, 2, 3]), how)
+                    job.run_for(t.rng.uniform(0, 0.4))
+                    require_met(job.poll(), "the job had ended before", job)
+                    undo = harm(net, t.rng.choice([1, 2]), how)
                     job.run_for(t.rng.uniform(0.2, 1.5))
                     undo()
 
@@ -278,6 +280,7 @@ def cluster_at_random(t):
 
             result = t.run(3, *command, **on(net, ssh, [1] * (3 + spares), *more), interfere=interfere)
             judge(result, 3, steps)
+            require_met(lost, "no host was lost", result)
             require(len(result.named("host_lost")) == len(lost), f"{len(lost)} hosts were lost", result)
             net.require_empty(result)
 

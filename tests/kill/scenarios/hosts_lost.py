@@ -109,6 +109,26 @@ def two_hosts_are_lost(t):
         require(result.named("rollback"), "the ranks did not go back", result)
 
 
+@scenario(sweeps=True, limit_s=240)
+def host_is_lost_and_its_successor(t):
+    """The agent that takes the place of a lost one is killed, too, while it is being started."""
+    ranks, steps = 3, 1500
+    command = ("drift", "how=values", f"steps={steps}", "pause_us=500")
+
+    def interfere(job):
+        job.until(lambda: newest(job, "stored") > 0, "a set is kept")
+        before = set(agents(job))
+        os.kill(agent_of(job, 1), signal.SIGKILL)
+        [new, *_] = job.until(lambda: [pid for pid in agents(job) if pid not in before], "another agent is started")
+        job.run_for(t.rng.uniform(0, 0.02))
+        os.kill(new, signal.SIGKILL)
+
+    for _ in range(100 if t.long else 3):
+        result = t.run(ranks, *command, flags=survives("1,1,1", "--spares", "2"), interfere=interfere)
+        judge(result, ranks, steps)
+        require(len(result.named("host_lost")) == 2, "not two hosts were lost", result)
+
+
 @scenario()
 def host_is_lost_with_its_files(t):
     """The host that takes over has no files of --output-filename yet: it writes the rest into new ones."""
