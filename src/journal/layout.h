@@ -84,6 +84,9 @@ struct JobWords {
   AgentWord<Recycles> recycles;
 };
 
+// kDozes: it looks only now and then, because ranks do its work. kLooks: all the time.
+enum class RelayState : std::uint32_t { kWakes, kDozes, kLooks };
+
 // Fields that describe one host: its segment's geometry, and what its agent publishes.
 struct HostWords {
   std::uint64_t segment_bytes;
@@ -111,8 +114,7 @@ struct HostWords {
   alignas(kLine) OwnerWord<std::uint8_t> asleep[kMaxRanks];
   // Ranks write 1 if there is something for the relay to do, and it writes 0. A futex.
   alignas(kLine) AnyWord<std::uint32_t> relay_bell;
-  // 1: the relay looks only now and then, because ranks do its work.
-  AnyWord<std::uint32_t> relay_dozes;
+  AnyWord<RelayState> relay_state;
 };
 
 struct SegmentHeader : JobWords, HostWords {};

@@ -14,6 +14,7 @@
 namespace rejoin::relay {
 
 using journal::kRelayStores;
+using journal::RelayState;
 using journal::Step;
 
 namespace {
@@ -56,7 +57,12 @@ RankCarrier::RankCarrier(std::byte* base, std::uint32_t rank, journal::Arena& ar
 void RankCarrier::carry(std::uint32_t node) {
   for (Held& held : nodes_) {
     if (held.node != node) continue;
-    Link::of(base_, node).note();
+    Link& link = Link::of(base_, node);
+    link.note();
+    if (link.is_relays()) {
+      if (!is_relay(RelayState::kLooks)) ring_relay();
+      return;
+    }
     const Did did = refused_ ? Did{.left = true} : run(held, What::kSend);
     if (did.ended || (did.left && held.fd < 0)) {
       ring_relay();  // this rank cannot go on with it
@@ -72,6 +78,7 @@ void RankCarrier::look() {
   looks_ = true;
   left_ = false;  // the steps below set it again if something is still left
   for (Held& held : nodes_) {
+    if (Link::of(base_, held.node).is_relays()) continue;
     const Did did = run(held, What::kSendAndReceive);
     if (did.ended || (did.left && held.fd < 0)) {
       ring_relay();
@@ -85,13 +92,13 @@ void RankCarrier::waited() {
   looks_ = false;
   for (Held& held : nodes_) close_held(held);
   // A relay that dozes looks again within a few milliseconds, and the rank may wait before that.
-  if (!std::exchange(left_, false) || relay_dozes()) return;
+  if (!std::exchange(left_, false) || is_relay(RelayState::kDozes)) return;
   ring_relay();
 }
 
 void RankCarrier::sleeps() {
   waited();
-  if (!relay_dozes()) return;
+  if (!is_relay(RelayState::kDozes)) return;
   ring_relay();
 }
 
@@ -135,12 +142,15 @@ void RankCarrier::close_held(Held& held) {
   held = {held.node, 0, -1};
 }
 
-int RankCarrier::open(Held& held, const Connection& connection) {
-  if (held.cookie == connection.cookie && held.fd >= 0) return held.fd;
-  close_held(held);
-  held.cookie = connection.cookie;
-  if (connection.cookie != 0) held.fd = socket_of(connection);
-  return held.fd;
+Wire* RankCarrier::open(Held& held, const Connection& connection) {
+  if (held.cookie != connection.cookie || held.fd < 0) {
+    close_held(held);
+    held.cookie = connection.cookie;
+    if (connection.cookie != 0) held.fd = socket_of(connection);
+  }
+  if (held.fd < 0) return nullptr;
+  wire_ = SocketWire(held.fd);
+  return &wire_;
 }
 
 int RankCarrier::socket_of(const Connection& connection) {
@@ -179,8 +189,8 @@ void RankCarrier::close_relay() {
   relay_ = 0;
 }
 
-bool RankCarrier::relay_dozes() const {
-  return journal::header_of(base_)->relay_dozes.load(std::memory_order_seq_cst) != 0;
+bool RankCarrier::is_relay(journal::RelayState state) const {
+  return journal::header_of(base_)->relay_state.load(std::memory_order_seq_cst) == state;
 }
 
 void RankCarrier::ring_relay() {

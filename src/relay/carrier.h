@@ -9,6 +9,7 @@
 #include "journal/carrier.h"
 #include "relay/link.h"
 #include "relay/vector.h"
+#include "relay/wire.h"
 
 namespace rejoin::relay {
 
@@ -34,15 +35,16 @@ class RankCarrier : public journal::Carrier {
   };
   Did run(Held& held, What what);
   void close_held(Held& held);
-  int open(Held& held, const Connection& connection);
+  Wire* open(Held& held, const Connection& connection);
   int socket_of(const Connection& connection);
   void close_relay();
-  bool relay_dozes() const;
+  bool is_relay(journal::RelayState state) const;
   void ring_relay();
 
   std::byte* base_;
   std::uint32_t rank_;
   Vector<Held> nodes_;  // all others
+  SocketWire wire_;     // of the socket that this process drives
   bool looks_ = false;  // look() was called in the present wait, and its sockets are kept open
   journal::Loans loans_;
   bool left_ = false;       // a step has left work that the relay was not told of

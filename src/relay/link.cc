@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -40,16 +39,6 @@ void full_fence() {
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
-}
-
-// Returns bytes; 0: none now; negative: the connection has ended.
-template <class... Arguments>
-long try_call(long number, Arguments... arguments) {
-  for (;;) {
-    const long n = journal::system_call(number, arguments...);
-    if (n > 0) return n;
-    if (n != -EINTR) return n == -EAGAIN ? 0 : n == 0 ? -ECONNRESET : n;
-  }
 }
 
 }  // namespace
@@ -94,6 +83,7 @@ void Link::begin(std::byte* base, std::uint32_t node, std::uint32_t peer,
   constexpr std::uint64_t kOwnBytes = journal::round_up_line(sizeof(Link));
   base_ = base;
   connection_ = connection;
+  is_relays_.store(kRelayStores, Step::kSame, connection.fd < 0 ? 1 : 0);
   ending_.store(kRelayStores, Step::kSame, Ending::kNone);
   flushed_ = piece_flushed_ = copied_flushed_ = 0;
   auto* arena = new (arena_memory_)
@@ -115,10 +105,10 @@ void Link::add_positions() {
   state_->source.positions(out);
 }
 
-Did Link::step(int fd, What what, const journal::Loans& loans) {
+Did Link::step(Wire& wire, What what, const journal::Loans& loans) {
   Did did;
-  did.ended = ending() != Ending::kNone || !send(fd, loans.out, &did) ||
-              (what == What::kSendAndReceive && !receive(fd, loans.in, &did));
+  did.ended = ending() != Ending::kNone || !send(wire, loans.out, &did) ||
+              (what == What::kSendAndReceive && !receive(wire, loans.in, &did));
   return did;
 }
 
@@ -138,12 +128,12 @@ std::byte* Link::lent(const journal::Loan* loan, const std::byte* at, std::size_
   return loan->data + (offset - loan->at);
 }
 
-bool Link::send(int fd, const journal::Loan* loan, Did* did) {
-  if (!flush(fd, loan, did)) return false;
+bool Link::send(Wire& wire, const journal::Loan* loan, Did* did) {
+  if (!flush(wire, loan, did)) return false;
   if (did->blocked || !state_->has_all) return true;
   Output out(*state_);
   state_->source.turn(out, loan);
-  if (!flush(fd, loan, did)) return false;
+  if (!flush(wire, loan, did)) return false;
   if (did->blocked) keep(loan);
   did->left |= state_->source.is_full() || state_->source.is_behind();
   return true;
@@ -161,7 +151,7 @@ void Link::keep(const journal::Loan* loan) {
   }
 }
 
-bool Link::flush(int fd, const journal::Loan* loan, Did* did) {
+bool Link::flush(Wire& wire, const journal::Loan* loan, Did* did) {
   constexpr std::size_t kAtOnce = 64;
   State& s = *state_;
   while (flushed_ < s.pieces.size()) {
@@ -176,13 +166,8 @@ bool Link::flush(int fd, const journal::Loan* loan, Did* did) {
       const std::size_t sent = i == flushed_ ? piece_flushed_ : 0;
       all[count++] = {const_cast<std::byte*>(at) + sent, p.bytes - sent};
     }
-    msghdr message = {};
-    message.msg_iov = all;
-    message.msg_iovlen = count;
     // The rest of a message, which is being written, goes into the same packets.
-    const int more = s.source.is_in_message() ? MSG_MORE : 0;
-    const long n = try_call(SYS_sendmsg, fd, reinterpret_cast<long>(&message),
-                            MSG_NOSIGNAL | MSG_DONTWAIT | more);
+    const long n = wire.send(all, count, s.source.is_in_message());
     // What the program sends is not there: keep() ends it by SIGSEGV, as a copy would.
     const bool is_bad = n == -EFAULT && loan != nullptr;
     if (n < 0 && !is_bad) return fail(Ending::kLost);
@@ -220,20 +205,16 @@ std::byte* Link::lent_for(const journal::Loan* loan, std::byte* at, std::size_t*
 
 // Receives bytes of a payload to the program's buffer, if it is lent, or to their place. Bytes that
 // are shown later are written to both.
-long Link::receive_payload(int fd, journal::Loan* loan, std::size_t* asked) {
+long Link::receive_payload(Wire& wire, journal::Loan* loan, std::size_t* asked) {
   State& s = *state_;
   *asked = s.payload_bytes;
   std::byte* to = lent_for(loan, s.payload, asked);
-  const auto take = [&](std::byte* at) {
-    return try_call(SYS_recvfrom, fd, reinterpret_cast<long>(at), static_cast<long>(*asked),
-                    MSG_DONTWAIT);
-  };
   const bool is_kept = to == nullptr || loan->message == 0;
   if (!is_kept) s.sink.note_not_kept(loan->message);
-  long n = take(to != nullptr ? to : s.payload);
+  long n = wire.receive(to != nullptr ? to : s.payload, *asked);
   if (n == -EFAULT && to != nullptr) {  // the program finds out when the bytes are copied
     to = nullptr;
-    n = take(s.payload);
+    n = wire.receive(s.payload, *asked);
   }
   if (n <= 0) return n;
   const auto bytes = static_cast<std::size_t>(n);
@@ -249,7 +230,7 @@ long Link::receive_payload(int fd, journal::Loan* loan, std::size_t* asked) {
   return n;
 }
 
-bool Link::receive(int fd, journal::Loan* loan, Did* did) {
+bool Link::receive(Wire& wire, journal::Loan* loan, Did* did) {
   State& s = *state_;
   bool shown = false;
   s.begins = false;
@@ -262,12 +243,11 @@ bool Link::receive(int fd, journal::Loan* loan, Did* did) {
     long n = 0;
     std::size_t asked = 0;
     if (s.payload_bytes > 0) {
-      n = receive_payload(fd, loan, &asked);
+      n = receive_payload(wire, loan, &asked);
     } else {
       const std::size_t there = s.in.size();
       asked = std::max(kReadBytes, missing());
-      n = try_call(SYS_recvfrom, fd, reinterpret_cast<long>(s.in.add(asked)),
-                   static_cast<long>(asked), MSG_DONTWAIT);
+      n = wire.receive(s.in.add(asked), asked);
       s.in.shorten(there + static_cast<std::size_t>(std::max(n, 0L)));
     }
     if (n < 0) return fail(Ending::kLost);

@@ -17,6 +17,7 @@
 #include "relay/sink.h"
 #include "relay/source.h"
 #include "relay/vector.h"
+#include "relay/wire.h"
 
 namespace rejoin::relay {
 
@@ -30,7 +31,7 @@ constexpr Driver driver_of(std::uint32_t rank, std::uint32_t incarnation) {
 // The relay's socket.
 struct Connection {
   std::int64_t relay;    // process
-  std::int32_t fd;       // its descriptor there
+  std::int32_t fd;       // its descriptor there; -1: only the relay can drive the connection
   std::uint64_t cookie;  // that the kernel has given the socket; 0: there is no connection
 };
 
@@ -57,8 +58,8 @@ class Link {
     return *reinterpret_cast<Link*>(base + h->links + peer * h->link_bytes);
   }
 
-  // --- For all processes. `open`: given the connection, returns its descriptor in this process;
-  // negative: it has none, or there is no connection. Called while this process drives.
+  // --- For all processes. `open`: given the connection, returns what carries its bytes in this
+  // process; null: nothing does, or there is no connection. Called while this process drives.
   //
   // Carries out a step if no other process drives, and more while something is published meanwhile.
   template <class Open>
@@ -70,9 +71,9 @@ class Link {
       std::uint32_t one = 1;
       const bool noted = pending_.decide(journal::kRelayStores, journal::Step::kSame, &one, 0u);
       const bool is_open = connection_.cookie != 0;  // else all is sent when there is a connection
-      const int fd = open(connection_);
-      if (fd >= 0) {
-        const Did did = step(fd, what, loans);
+      Wire* const wire = open(connection_);
+      if (wire != nullptr) {
+        const Did did = step(*wire, what, loans);
         all.carried |= did.carried;
         all.left |= did.left;
         all.blocked = did.blocked;
@@ -85,8 +86,8 @@ class Link {
       }
       give_back();
       if (!is_pending() || all.left || all.blocked) break;
-      all.left = is_open && (fd < 0 || round == kRounds);
-      if (fd < 0 || all.left) break;
+      all.left = is_open && (wire == nullptr || round == kRounds);
+      if (wire == nullptr || all.left) break;
     }
     return all;
   }
@@ -101,6 +102,8 @@ class Link {
     return ahead_key_.load() == key ? said : journal::Ahead{};
   }
   bool is_pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
+  // Whether only the relay can drive the present connection.
+  bool is_relays() const { return is_relays_.load() != 0; }
 
   // --- For the relay.
   Driver driver() const { return driver_.load(); }
@@ -123,7 +126,15 @@ class Link {
   std::uint32_t steps() const { return steps_.load(); }
   // The following REQUIRE that the caller drives.
   void begin(std::byte* base, std::uint32_t node, std::uint32_t peer, const Connection& connection);
-  void end() { connection_.cookie = 0; }
+  void end() {
+    connection_.cookie = 0;
+    is_relays_.store(journal::kRelayStores, journal::Step::kSame, 0);
+  }
+  // Where payload of the other node is to be stored; null: it is none of its payload. Can be used
+  // before the frame that it belongs to has come.
+  std::byte* place(journal::Offset at, std::uint32_t bytes) const {
+    return state_->sink.place({Kind::kPayload, bytes, at, 0});
+  }
   // Adds what ranks that wait for long need to know of this node's; the next step sends it.
   void add_positions();
 
@@ -153,12 +164,12 @@ class Link {
   };
   class Output;
 
-  Did step(int fd, What what, const journal::Loans& loans);
-  bool send(int fd, const journal::Loan* loan, Did* did);
-  bool flush(int fd, const journal::Loan* loan, Did* did);
+  Did step(Wire& wire, What what, const journal::Loans& loans);
+  bool send(Wire& wire, const journal::Loan* loan, Did* did);
+  bool flush(Wire& wire, const journal::Loan* loan, Did* did);
   void keep(const journal::Loan* loan);
-  bool receive(int fd, journal::Loan* loan, Did* did);
-  long receive_payload(int fd, journal::Loan* loan, std::size_t* asked);
+  bool receive(Wire& wire, journal::Loan* loan, Did* did);
+  long receive_payload(Wire& wire, journal::Loan* loan, std::size_t* asked);
   std::size_t missing() const;
   bool take_in(journal::Loan* loan);
   std::byte* lent(const journal::Loan* loan, const std::byte* at, std::size_t* bytes) const;
@@ -174,6 +185,7 @@ class Link {
   journal::AnyWord<std::uint64_t> ahead_key_;  // 0: the next two are being written
   journal::AnyWord<journal::Offset> ahead_at_;
   journal::AnyWord<std::uint32_t> ahead_incarnation_;
+  journal::AnyWord<std::uint32_t> is_relays_;  // bool
   // The rest is the driver's.
   alignas(journal::kLine) Connection connection_;
   std::byte* base_;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -27,6 +29,7 @@
 namespace rejoin::relay {
 
 using journal::kRelayStores;
+using journal::RelayState;
 using journal::Step;
 
 namespace {
@@ -38,6 +41,7 @@ constexpr std::size_t kMostStrangers = 8;  // connections that have not proved a
 
 // Looks between two sleeps. A relay shares its processor with ranks.
 constexpr unsigned kLooks = 20;
+constexpr unsigned kLooksOfItsOwn = 20'000;  // ... and then it is idle for some milliseconds
 constexpr int kDozeMs = 1;       // while ranks do its work
 constexpr int kBusyMs = 1;       // while another process drives a link
 constexpr int kSleepMs = 5;      // bounds how late records arrive, which ranks do not send at once
@@ -59,10 +63,18 @@ class Relay {
     std::uint32_t node = 0;
     Link* link = nullptr;
     int fd = -1;
+    SocketWire socket = SocketWire();  // `fd`
+    std::unique_ptr<FabricConnection> fabric = nullptr;
+    Wire* wire = nullptr;     // one of the two
     std::uint32_t steps = 0;  // of the link, when it was last looked at
     bool blocked = false;     // the socket has no room
   };
-  using Arrived = std::pair<std::uint32_t, int>;  // node, descriptor
+  struct Arrived {
+    std::uint32_t node;
+    int fd;  // -1: it is none
+    bool has_connected;
+    Digest key;
+  };
 
   Arrived welcome(int fd, std::uint32_t node);
   void keep_connected(std::uint32_t node);
@@ -73,9 +85,12 @@ class Relay {
 
   void take_over(Peer& peer);
   void welcome_arrived();
+  void begin(Peer& peer, const Arrived& arrived);
+  static void close_connection(Peer& peer);
   void end(Peer& peer);
   bool look(Peer& peer, bool with_positions);
   bool ranks_drive();
+  void say(RelayState state);
   bool any_asleep() const;
   bool doze();
   bool sleep(int ms, bool with_sockets);
@@ -114,7 +129,7 @@ void Relay::wake() {
 void Relay::give(const Arrived& arrived) {
   const std::lock_guard lock(mutex_);
   arrived_.push_back(arrived);
-  connected_[arrived.first] = true;
+  connected_[arrived.node] = true;
   wake();
 }
 
@@ -127,9 +142,10 @@ Relay::Arrived Relay::welcome(int fd, std::uint32_t node) {
       other && (!has_connected || (other->node > plan_.node && other->node < plan_.nodes.size()));
   if (!good) {
     close(fd);
-    return {node, -1};
+    return {node, -1, has_connected, {}};
   }
-  return {other->node, plan_.encrypt ? plan_.encrypt(fd, has_connected, other->key) : fd};
+  const int link = plan_.encrypt ? plan_.encrypt(fd, has_connected, other->key) : fd;
+  return {other->node, link, has_connected, other->key};
 }
 
 // Connects to a node with a lower number, again whenever the connection has ended.
@@ -140,8 +156,8 @@ void Relay::keep_connected(std::uint32_t node) {
     std::string why;
     const int fd = connect_to(address, kConnectMs, &why);
     if (fd >= 0) why = "it has another secret, does not encrypt as this node does, or is no relay";
-    const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived(node, -1);
-    if (arrived.second >= 0) {
+    const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived{node, -1, false, {}};
+    if (arrived.fd >= 0) {
       give(arrived);
       std::unique_lock lock(mutex_);
       ended_.wait(lock, [&] { return !connected_[node]; });
@@ -182,7 +198,7 @@ void Relay::accept_all() {
       std::thread([this, fd, leaves] {
         const Arrived arrived = welcome(fd, kAnyNode);
         leaves();
-        if (arrived.second >= 0) give(arrived);
+        if (arrived.fd >= 0) give(arrived);
       }).detach();
     } catch (const std::system_error&) {  // the limit of processes; it connects again
       close(fd);
@@ -229,35 +245,68 @@ void Relay::welcome_arrived() {
     const std::lock_guard lock(mutex_);
     arrived.swap(arrived_);
   }
-  for (const auto& [node, fd] : arrived) {
+  for (const Arrived& a : arrived) {
     Peer& peer = *std::find_if(peers_.begin(), peers_.end(),
-                               [n = node](const Peer& p) { return p.node == n; });
+                               [&](const Peer& p) { return p.node == a.node; });
     take_over(peer);
-    if (peer.fd >= 0) {
-      shutdown(peer.fd, SHUT_RDWR);
-      close(peer.fd);
-    }
-    Connection connection = {getpid(), fd, 0};
-    socklen_t size = sizeof connection.cookie;
-    if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &connection.cookie, &size) != 0) _exit(kExitSystem);
-    peer.fd = fd;
-    peer.link->begin(plan_.base, plan_.node, node, connection);
+    if (peer.fd >= 0) close_connection(peer);
+    begin(peer, a);
     peer.link->give_back();
   }
+}
+
+void Relay::begin(Peer& peer, const Arrived& arrived) {
+  Connection connection = {getpid(), arrived.fd, 0};
+  socklen_t size = sizeof connection.cookie;
+  if (getsockopt(arrived.fd, SOL_SOCKET, SO_COOKIE, &connection.cookie, &size) != 0) {
+    _exit(kExitSystem);
+  }
+  peer.fd = arrived.fd;
+  peer.socket = SocketWire(peer.fd);
+  peer.wire = &peer.socket;
+  if (plan_.fabric != nullptr) {
+    FabricPlan plan;
+    plan.socket = peer.fd;
+    plan.base = plan_.base;
+    plan.bytes = journal::header_of(plan_.base)->links;
+    std::uint64_t secrets[2];  // of the side that has connected, and of the other one
+    static_assert(sizeof secrets <= kDigestBytes);
+    memcpy(secrets, arrived.key.data(), sizeof secrets);
+    plan.mine = secrets[arrived.has_connected ? 1 : 0];
+    plan.theirs = secrets[arrived.has_connected ? 0 : 1];
+    plan.place = [link = peer.link](std::uint64_t at, std::uint32_t bytes) {
+      return link->place(at, bytes);
+    };
+    std::string why;
+    peer.fabric = plan_.fabric->connect(plan, &why);
+    if (!peer.fabric) {
+      fprintf(stderr, "rejoin: node %u cannot use libfabric to reach node %u: %s\n", plan_.node,
+              peer.node, why.c_str());
+      _exit(kExitSystem);
+    }
+    peer.wire = peer.fabric.get();
+    connection.fd = -1;  // ranks cannot drive it
+  }
+  peer.link->begin(plan_.base, plan_.node, peer.node, connection);
+}
+
+void Relay::close_connection(Peer& peer) {
+  peer.fabric.reset();
+  // Processes of ranks may have this socket open, too.
+  shutdown(peer.fd, SHUT_RDWR);
+  close(peer.fd);
+  peer.fd = -1;
 }
 
 void Relay::end(Peer& peer) {
   take_over(peer);
   peer.link->end();
   peer.link->give_back();
-  // Processes of ranks may have this socket open, too.
-  shutdown(peer.fd, SHUT_RDWR);
-  close(peer.fd);
-  peer.fd = -1;
+  close_connection(peer);
   const std::lock_guard lock(mutex_);
   // Another connection may have arrived meanwhile.
   connected_[peer.node] = std::any_of(arrived_.begin(), arrived_.end(),
-                                      [&](const Arrived& a) { return a.first == peer.node; });
+                                      [&](const Arrived& a) { return a.node == peer.node; });
   ended_.notify_all();
 }
 
@@ -274,7 +323,7 @@ bool Relay::look(Peer& peer, bool with_positions) {
   }
   const Did did = peer.link->run(kRelay, What::kSendAndReceive, [&](const Connection&) {
     if (with_positions) peer.link->add_positions();
-    return peer.fd;
+    return peer.wire;
   });
   peer.blocked = did.blocked;
   peer.steps = peer.link->steps();
@@ -297,6 +346,11 @@ bool Relay::ranks_drive() {
   return any && all;
 }
 
+void Relay::say(RelayState state) {
+  journal::header_of(plan_.base)
+      ->relay_state.store(kRelayStores, Step::kSame, state, std::memory_order_seq_cst);
+}
+
 bool Relay::any_asleep() const {
   const journal::SegmentHeader* h = journal::header_of(plan_.base);
   return std::any_of(mine_.begin(), mine_.end(),
@@ -307,9 +361,13 @@ bool Relay::any_asleep() const {
 // woken.
 bool Relay::sleep(int ms, bool with_sockets) {
   std::vector<pollfd> all = {{event_, POLLIN, 0}};
+  if (plan_.fabric != nullptr) say(RelayState::kWakes);
   for (const Peer& p : peers_) {
     if (p.fd < 0 || !with_sockets) continue;
-    if (p.link->driver() != Link::kNobody) {
+    if (p.fabric) {
+      const int most = p.link->is_pending() ? 0 : p.fabric->wait_for(all);
+      if (most >= 0) ms = std::min(ms, most);
+    } else if (p.link->driver() != Link::kNobody) {
       ms = std::min(ms, kBusyMs);
     } else {
       all.push_back({p.fd, static_cast<short>(p.blocked ? POLLIN | POLLOUT : POLLIN), 0});
@@ -318,6 +376,7 @@ bool Relay::sleep(int ms, bool with_sockets) {
   const bool woken = poll(all.data(), all.size(), ms) > 0;
   std::uint64_t count = 0;
   if (read(event_, &count, sizeof count) < 0 && errno != EAGAIN) _exit(kExitSystem);
+  if (plan_.fabric != nullptr) say(RelayState::kLooks);
   return woken;
 }
 
@@ -332,9 +391,9 @@ void Relay::run() {
   }
   std::thread([this] { accept_all(); }).detach();
   std::thread([this] { hear_bell(); }).detach();
-  // A former relay may have ended while it dozed.
-  journal::header_of(plan_.base)
-      ->relay_dozes.store(kRelayStores, Step::kSame, 0, std::memory_order_seq_cst);
+  // A former relay may have ended while it dozed, or looked.
+  say(plan_.fabric != nullptr ? RelayState::kLooks : RelayState::kWakes);
+  const unsigned most_looks = plan_.has_processor ? kLooksOfItsOwn : kLooks;
   std::uint64_t positions_ns = now_ns();
   bool is_idle = false, just_idle = false;
   for (unsigned looks = 0;;) {
@@ -349,7 +408,7 @@ void Relay::run() {
     if (any) {
       looks = 0;
       is_idle &= with_positions;  // positions may be all that there was
-    } else if (++looks < kLooks) {
+    } else if (++looks < most_looks) {
       sched_yield();
     } else {
       looks = 0;
@@ -363,10 +422,9 @@ void Relay::run() {
 // While ranks do the work. Returns whether there is something for this process to do.
 bool Relay::doze() {
   if (any_asleep()) return true;
-  auto& dozes = journal::header_of(plan_.base)->relay_dozes;
-  dozes.store(kRelayStores, Step::kSame, 1, std::memory_order_seq_cst);
+  say(RelayState::kDozes);
   const bool woken = any_asleep() || sleep(kDozeMs, false);
-  dozes.store(kRelayStores, Step::kSame, 0, std::memory_order_seq_cst);
+  say(RelayState::kWakes);
   return woken;
 }
 

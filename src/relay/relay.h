@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "relay/fabric.h"
 #include "relay/socket.h"
 
 namespace rejoin::relay {
@@ -19,7 +20,9 @@ struct Plan {
   std::vector<Address> nodes;  // by number
   int listener = -1;           // at which relays of nodes with higher numbers connect
   Authenticate authenticate;
-  Encrypt encrypt;  // null: what is sent is not encrypted
+  Encrypt encrypt;           // null: what is sent is not encrypted
+  Fabric* fabric = nullptr;  // that carries what is sent; null: the sockets do
+  bool has_processor = false;  // there is one that no rank uses
 };
 
 // What the process's exit code says, beside signals.

@@ -31,27 +31,6 @@ void* check(void* mapped) {
   return mapped;
 }
 
-struct Frame {
-  relay::Head head;
-  std::vector<std::byte> body;
-};
-
-// Frames on their way.
-class Queue : public relay::Frames {
- public:
-  void add(const relay::Head& head, const void* body) override {
-    // The words of control blocks are common to all views.
-    using relay::Kind;
-    if (head.kind == Kind::kKept || head.kind == Kind::kPrepared || head.kind == Kind::kPosition) {
-      return;
-    }
-    const auto* begin = static_cast<const std::byte*>(body);
-    frames.push_back({head, {begin, begin + head.bytes}});
-  }
-  void add_payload(const relay::Head& head, const std::byte* body) override { add(head, body); }
-  std::deque<Frame> frames;
-};
-
 }  // namespace
 
 Mapping::Mapping(std::size_t bytes)
@@ -67,6 +46,28 @@ Mapping::Mapping(std::size_t bytes, int file)
           mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)))) {}
 Mapping::~Mapping() { munmap(memory_, bytes_); }
 
+struct Segments::Frame {
+  relay::Head head;
+  std::vector<std::byte> body;
+  bool was_pulled = false;  // its bytes are in their place
+};
+
+// Frames on their way.
+class Segments::Queue : public relay::Frames {
+ public:
+  void add(const relay::Head& head, const void* body) override {
+    // The words of control blocks are common to all views.
+    using relay::Kind;
+    if (head.kind == Kind::kKept || head.kind == Kind::kPrepared || head.kind == Kind::kPosition) {
+      return;
+    }
+    const auto* begin = static_cast<const std::byte*>(body);
+    frames.push_back({head, {begin, begin + head.bytes}});
+  }
+  void add_payload(const relay::Head& head, const std::byte* body) override { add(head, body); }
+  std::deque<Frame> frames;
+};
+
 // From one node to another.
 struct Segments::Link {
   Link(std::byte* from_base, std::uint32_t from, std::byte* to_base, std::uint32_t to,
@@ -77,6 +78,7 @@ struct Segments::Link {
 
   void connect() {
     queue.frames.clear();
+    pulls = !pulls;
     source.reset();
     arena.emplace(memory.get(), kArenaBytes);
     source = std::make_unique<relay::Source>(base, node, peer, *arena);
@@ -100,6 +102,9 @@ struct Segments::Link {
   std::optional<journal::Arena> arena;
   std::unique_ptr<relay::Source> source;
   Queue queue;
+  // Of this connection, the receiver reads payload from the memory of the sender, at any time from
+  // when it was announced until it is shown.
+  bool pulls = false;
 };
 
 Segments::Segments(std::uint32_t ranks, std::size_t bytes, std::uint32_t nodes)
@@ -208,13 +213,25 @@ Segments::Link& Segments::back_of(const Link& link) const {
   });
 }
 
+// Reads the bytes of a payload as they are in the memory of the sender now. Returns false if the
+// other side refuses it.
+bool Segments::pull(const Link& link, Frame& f) {
+  if (f.was_pulled) return true;
+  std::byte* to = link.sink.place(f.head);
+  if (to == nullptr) return false;
+  std::memcpy(to, link.base + f.head.at, f.head.bytes);
+  f.was_pulled = true;
+  return true;
+}
+
 // Shows the frame that was sent first. Returns false if the other side refuses it.
 bool Segments::show(Link& link, engine::SimRandom& random, const LoanOf& loan_of) {
   using relay::Kind;
-  const Frame f = std::move(link.queue.frames.front());
+  Frame f = std::move(link.queue.frames.front());
   link.queue.frames.pop_front();
   if (f.head.kind == Kind::kAsk) return back_of(link).source->asks(f.head.at, f.head.index);
   if (f.head.kind != Kind::kPayload) return link.sink.apply(f.head, f.body.data());
+  if (link.pulls) return pull(link, f);
   std::byte* to = link.sink.place(f.head);
   if (to == nullptr) return false;
   if (random.one_in(2) && lend(link, f.head.at, f.body, loan_of)) return true;
@@ -236,6 +253,10 @@ std::uint32_t Segments::step(engine::SimRandom& random, const LoanOf& loan_of) {
       link.connect();
       back_of(link).connect();
       return kNobody;
+    }
+    if (link.pulls && random.one_in(2)) {
+      Frame& f = link.queue.frames[random.below(link.queue.frames.size())];
+      if (f.head.kind == relay::Kind::kPayload && !pull(link, f)) return link.peer | kRefused;
     }
     if (!show(link, random, loan_of)) return link.peer | kRefused;
     return link.peer;

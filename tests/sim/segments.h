@@ -70,8 +70,11 @@ class Segments {
   std::uint32_t step(engine::SimRandom& random, const LoanOf& loan_of);
 
  private:
+  struct Frame;
+  class Queue;
   struct Link;
   Link& back_of(const Link& link) const;
+  static bool pull(const Link& link, Frame& f);
   bool show(Link& link, engine::SimRandom& random, const LoanOf& loan_of);
   bool lend(const Link& link, std::uint64_t at, std::span<const std::byte> bytes,
             const LoanOf& loan_of) const;

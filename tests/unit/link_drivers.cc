@@ -24,6 +24,11 @@ namespace {
 using namespace rejoin;
 using relay::Link;
 
+relay::Wire* open_in(relay::SocketWire& wire, const relay::Connection& c) {
+  wire = relay::SocketWire(c.fd);
+  return c.fd < 0 ? nullptr : &wire;
+}
+
 constexpr std::uint32_t kRanks = 4;  // 0 and 1 on node 0, 2 and 3 on node 1
 constexpr std::uint32_t kReader = 2;
 constexpr std::uint64_t kDiesEvery = 5000;
@@ -63,8 +68,9 @@ class Nodes {
     const relay::Driver driver = link.driver();
     if (driver != Link::kNobody && driver != relay::kRelay && is_dead(node, driver))
       return connect();
-    const auto fd = [&](const relay::Connection& c) { return c.fd; };
-    if (link.run(relay::kRelay, relay::What::kSendAndReceive, fd).ended) connect();
+    relay::SocketWire wire;
+    const auto open = [&](const relay::Connection& c) { return open_in(wire, c); };
+    if (link.run(relay::kRelay, relay::What::kSendAndReceive, open).ended) connect();
   }
 
  private:
@@ -120,8 +126,9 @@ void count(Nodes& nodes, std::uint32_t rank, std::uint64_t rounds) {
       continue;
     }
     link.note();
-    static_cast<void>(
-        link.run(me, relay::What::kSend, [](const relay::Connection& c) { return c.fd; }));
+    relay::SocketWire wire;
+    static_cast<void>(link.run(me, relay::What::kSend,
+                               [&](const relay::Connection& c) { return open_in(wire, c); }));
   }
 }
 

@@ -91,8 +91,9 @@ class Loans : public ::testing::Test {
 
   Link& link(std::uint32_t node) { return Link::of(segment_[node].base, 1 - node); }
   Did step(std::uint32_t node, const journal::Loans& loans) {
+    relay::SocketWire wire(fds_[node]);
     return link(node).run(
-        relay::kRelay, What::kSendAndReceive, [](const relay::Connection& c) { return c.fd; },
+        relay::kRelay, What::kSendAndReceive, [&](const relay::Connection&) { return &wire; },
         loans);
   }
   journal::Written written() { return journal::Written::of(segment_[1].message().written.load()); }

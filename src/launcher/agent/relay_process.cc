@@ -1,7 +1,11 @@
 #include "launcher/agent/relay_process.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -36,6 +40,13 @@ relay::Encrypt encrypt_with(const Credentials& credentials) {
   };
 }
 
+// Whether there are more processors than ranks. Nodes on one machine share them.
+bool has_processor(const HostPlan& plan) {
+  cpu_set_t usable;
+  if (plan.options.hosts.empty() || sched_getaffinity(0, sizeof usable, &usable) != 0) return false;
+  return static_cast<std::size_t>(CPU_COUNT(&usable)) > plan.local.size();
+}
+
 }  // namespace
 
 RelayProcess::~RelayProcess() { stop(); }
@@ -44,9 +55,57 @@ std::optional<Error> RelayProcess::listen() {
   auto credentials = make_credentials(plan_);
   if (!credentials.ok()) return credentials.error();
   credentials_ = std::move(credentials.value());
+  if (plan_.options.fabric) {
+    if (auto error = load_fabric()) return error;
+  }
   listener_ = Descriptor(relay::listen_at_any_port(!plan_.options.hosts.empty(), &port_));
   if (!listener_.open()) return Error{"no port to listen at: " + error_text(errno)};
   return {};
+}
+
+// Providers are looked for in a process of their own: some start threads, or keep devices open,
+// which do not survive the fork of the relay.
+std::optional<Error> RelayProcess::load_fabric() {
+  const std::string path = plan_.lib_directory + "/librejoin_fabric.so";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Error{std::string("--between-nodes fabric needs libfabric (libfabric1): ") + dlerror()};
+  }
+  const auto function =
+      reinterpret_cast<decltype(&rejoin_fabric)>(dlsym(library, "rejoin_fabric"));
+  if (function == nullptr) return Error{path + " is of another build; install them together"};
+  fabric_ = function();
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return Error{"no pipe: " + error_text(errno)};
+  Descriptor from(pipe_ends[0]);
+  Descriptor to(pipe_ends[1]);
+  const pid_t child = fork();
+  if (child == 0) {
+    set_environment();
+    std::string why;
+    if (fabric_->provider(&why).empty() && write(to.get(), why.data(), why.size()) < 0) _exit(1);
+    _exit(why.empty() ? 0 : 1);
+  }
+  to = Descriptor();
+  std::string why;
+  char text[256];
+  for (ssize_t n; (n = read(from.get(), text, sizeof text)) > 0;) {
+    why.append(text, static_cast<std::size_t>(n));
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return Error{"no process for libfabric"};
+  if (status == 0) return {};
+  if (why.empty()) why = "libfabric ends the process that asks it for its providers";
+  return Error{"--between-nodes fabric: " + why + "; fi_info -t FI_EP_RDM shows what there is"};
+}
+
+// What the user has set for libfabric, which may be on another host.
+void RelayProcess::set_environment() const {
+  for (const std::string& variable : plan_.environments.front()) {
+    const std::size_t equals = variable.find('=');
+    if (variable.rfind("FI_", 0) != 0 || equals == std::string::npos) continue;
+    setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
+  }
 }
 
 pid_t RelayProcess::pause(std::uint32_t timeline) {
@@ -88,8 +147,10 @@ pid_t RelayProcess::start_again() {
   // system (Yama) allows it to parents only.
   prctl(PR_SET_PTRACER, agent);
   close_all_but(listener_.get());
+  if (fabric_ != nullptr) set_environment();
   relay::run({static_cast<std::byte*>(base), plan_.job, plan_.host, timeline_, nodes_,
-              listener_.get(), credentials_.authenticate, encrypt_with(credentials_)});
+              listener_.get(), credentials_.authenticate, encrypt_with(credentials_), fabric_,
+              has_processor(plan_)});
 }
 
 void RelayProcess::stop() {

@@ -16,6 +16,7 @@
 #include "launcher/agent/host_plan.h"
 #include "launcher/agent/job_segment.h"
 #include "launcher/base/file.h"
+#include "relay/fabric.h"
 #include "relay/socket.h"
 
 namespace rejoin::launcher {
@@ -28,7 +29,8 @@ class RelayProcess {
   RelayProcess& operator=(const RelayProcess&) = delete;
   ~RelayProcess();
 
-  // Opens the port at which other relays connect. Errors: no port, no library for the credentials.
+  // Opens the port at which other relays connect. Errors: no port, no library for the credentials;
+  // no provider of libfabric, where that is asked for.
   std::optional<Error> listen();
   std::uint16_t port() const { return port_; }
 
@@ -51,12 +53,16 @@ class RelayProcess {
   void stop();
 
  private:
+  std::optional<Error> load_fabric();
+  void set_environment() const;
+
   const HostPlan& plan_;
   const JobSegment& segment_;
   Descriptor listener_;
   std::uint16_t port_ = 0;
   std::vector<relay::Address> nodes_;
   Credentials credentials_;
+  relay::Fabric* fabric_ = nullptr;
   pid_t pid_ = -1;
   bool is_paused_ = false;
   std::uint32_t timeline_ = 0;

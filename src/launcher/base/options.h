@@ -108,6 +108,7 @@ struct RunOptions {
   std::vector<std::string> notices;   // about options that were ignored
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
   BetweenNodes between_nodes = BetweenNodes::kMemory;
+  bool fabric = false;                     // sockets, and what is sent goes through libfabric
   bool survive_host = false;               // the loss of one, if the job has several
   std::uint64_t lease_ns = 5'000'000'000;  // a host that is silent for longer is lost
   std::uint32_t spares = 0;                // hosts that run no rank until another one is lost

@@ -81,7 +81,9 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
   app.add_option("--between-nodes", raw.between_nodes,
                  "what the nodes of --layout share: memory (default);\n"
                  "only messages; or sockets: connections, as different\n"
-                 "machines do, to try that")
+                 "machines do, to try that. fabric: connections of\n"
+                 "libfabric (InfiniBand, EFA, Slingshot), also between\n"
+                 "hosts")
       ->type_name("WHAT");
   app.add_flag("--torch", o.torch,
                "set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and\n"
