@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -36,8 +37,9 @@ constexpr std::uint64_t kMrModes =
 // A message is at most this large, and so many may be on their way before the receiver returns
 // their buffers.
 constexpr std::size_t kBufferBytes = 32 * 1024;
-constexpr std::uint32_t kCredits = 32;
-constexpr std::uint32_t kBuffers = kCredits + 4;  // some are for messages that only return others
+constexpr std::uint32_t kCredits = 28;
+constexpr std::uint32_t kBuffers = 32;  // some are for messages that only return others
+static_assert((kBuffers & (kBuffers - 1)) == 0, "sequence numbers overflow");
 // Smaller payload is copied into a message, so that it does not wait for the receiver to read it.
 constexpr std::size_t kLeastPulled = 16 * 1024;
 // The segment is registered with the network piece by piece: that can take memory for all of it.
@@ -61,7 +63,9 @@ constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'F', '1'};
 struct MessageHead {
   std::uint64_t secret;    // of the connection
   std::uint32_t bytes;     // of what follows
-  std::uint32_t returned;  // messages with bytes whose buffers the sender can use again, all in all
+  std::uint32_t sequence;  // of all messages of this direction
+  std::uint32_t returned;  // of those with bytes: how many the other side has read, all in all
+  std::uint32_t reserved;
 };
 struct PartHead {
   std::uint32_t bytes;
@@ -92,8 +96,8 @@ struct Candidate {
   const char* name;
   bool needs_source;  // there is one for each address of the machine
 };
-constexpr Candidate kCandidates[] = {{"efa", false},          {"cxi", false}, {"verbs;ofi_rxm", false},
-                                     {"net", true}, {"tcp;ofi_rxm", true}};
+constexpr Candidate kCandidates[] = {
+    {"efa", false}, {"cxi", false}, {"verbs;ofi_rxm", false}, {"net", true}, {"tcp;ofi_rxm", true}};
 
 Info get_info(const char* provider, const char* source) {
   const Info hints(fi_allocinfo());
@@ -106,12 +110,10 @@ Info get_info(const char* provider, const char* source) {
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->tx_attr->msg_order = FI_ORDER_SAS;
-  hints->rx_attr->msg_order = FI_ORDER_SAS;
   if (provider != nullptr) hints->fabric_attr->prov_name = strdup(provider);
   fi_info* found = nullptr;
-  const int error = fi_getinfo(kVersion, source, nullptr, source != nullptr ? FI_SOURCE : 0,
-                               hints.get(), &found);
+  const int error =
+      fi_getinfo(kVersion, source, nullptr, source != nullptr ? FI_SOURCE : 0, hints.get(), &found);
   return Info(error == 0 ? found : nullptr);
 }
 
@@ -192,6 +194,7 @@ class OfiConnection final : public FabricConnection {
   long hear();
   bool is_gone();
   long complete();
+  long arrived(std::uint32_t index, std::size_t bytes);
   long parse(std::uint32_t index);
   long start_reads();
   bool post(std::uint32_t index);
@@ -219,8 +222,8 @@ class OfiConnection final : public FabricConnection {
 
   int wait_fd_ = -1;
   long failed_ = 0;
-  Hello hello_ = {};            // what has come of the other side's
-  std::size_t heard_ = 0;       // bytes of it
+  Hello hello_ = {};       // what has come of the other side's
+  std::size_t heard_ = 0;  // bytes of it
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   unsigned looks_ = 0;
 
@@ -228,10 +231,14 @@ class OfiConnection final : public FabricConnection {
   std::deque<std::uint32_t> filled_;   // that wait to be sent
   std::deque<std::uint32_t> emptied_;  // buffers that wait to be given to libfabric
   std::deque<Part*> to_read_;
-  std::uint32_t sent_ = 0;       // messages with bytes
-  std::uint32_t returned_ = 0;   // of them, as the other side has said
-  std::uint32_t consumed_ = 0;   // messages with bytes that have come
-  std::uint32_t told_ = 0;       // of them, as the other side was told
+  // Messages that have come before others that were sent before them: their buffers.
+  std::array<std::optional<std::uint32_t>, kBuffers> early_;
+  std::uint32_t next_ = 0;      // sequence number of the next one that is to come
+  std::uint32_t sequence_ = 0;  // of the next one that is sent
+  std::uint32_t sent_ = 0;      // messages with bytes
+  std::uint32_t returned_ = 0;  // of them, as the other side has said
+  std::uint32_t consumed_ = 0;  // messages with bytes that have come
+  std::uint32_t told_ = 0;      // of them, as the other side was told
 };
 
 OfiConnection::~OfiConnection() {
@@ -284,8 +291,8 @@ std::string OfiConnection::open() {
   if (error == 0) error = fi_enable(endpoint);
   if (error != 0) return text_of("fi_enable", error);
   if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
-    buffers_mr_ = make_registered(buffers_.get(), (kBuffers + kCredits) * kBufferBytes,
-                                  FI_SEND | FI_RECV);
+    buffers_mr_ =
+        make_registered(buffers_.get(), (kBuffers + kCredits) * kBufferBytes, FI_SEND | FI_RECV);
     if (!buffers_mr_) return text_of("fi_mr_reg", -errno);
   }
   for (std::uint32_t i = 0; i < kBuffers + kCredits; ++i) {
@@ -434,26 +441,37 @@ long OfiConnection::complete() {
         free_.push_back(done->index);
       } else if (done->kind == Operation::Kind::kRead) {
         reinterpret_cast<Part*>(done)->is_there = true;
-      } else if (all[i].len < sizeof(MessageHead)) {
-        error = -EPROTO;
       } else {
-        MessageHead head;
-        memcpy(&head, buffer(done->index), sizeof head);
-        const bool is_good = head.secret == plan_.theirs &&
-                             head.bytes == all[i].len - sizeof head &&
-                             head.returned - returned_ <= sent_ - returned_;
-        if (is_good) returned_ = head.returned;
-        error = is_good ? parse(done->index) : -EPROTO;
+        error = arrived(done->index, all[i].len);
       }
       if (error != 0) return error;
     }
   }
 }
 
-// Notes the parts of a message that has come.
+// Messages may complete in another order than they were sent in.
+long OfiConnection::arrived(std::uint32_t index, std::size_t bytes) {
+  MessageHead head;
+  if (bytes < sizeof head) return -EPROTO;
+  memcpy(&head, buffer(index), sizeof head);
+  const std::uint32_t ahead = head.sequence - next_;
+  if (head.secret != plan_.theirs || head.bytes != bytes - sizeof head || ahead >= kBuffers) {
+    return -EPROTO;
+  }
+  early_[head.sequence % kBuffers] = index;
+  for (; early_[next_ % kBuffers]; ++next_) {
+    const std::uint32_t first = *std::exchange(early_[next_ % kBuffers], std::nullopt);
+    if (const long error = parse(first); error != 0) return error;
+  }
+  return 0;
+}
+
+// Notes what a message says.
 long OfiConnection::parse(std::uint32_t index) {
   MessageHead head;
   memcpy(&head, buffer(index), sizeof head);
+  if (head.returned - returned_ > sent_ - returned_) return -EPROTO;
+  returned_ = head.returned;
   if (head.bytes == 0) {
     emptied_.push_back(index);
     return 0;
@@ -536,7 +554,8 @@ std::size_t OfiConnection::fill(std::uint32_t index, const iovec* pieces, std::s
     const std::size_t room = kBufferBytes - at;
     std::size_t n = 0;
     fid_mr* mr = nullptr;
-    const std::uint64_t offset = is_payload(from) ? static_cast<std::uint64_t>(from - plan_.base) : 0;
+    const std::uint64_t offset =
+        is_payload(from) ? static_cast<std::uint64_t>(from - plan_.base) : 0;
     if (hello_.pulls != 0 && offset != 0 && left >= kLeastPulled) mr = registered(offset);
     if (mr != nullptr) {
       if (room < sizeof(PartHead) + sizeof(Pull)) break;
@@ -558,7 +577,8 @@ std::size_t OfiConnection::fill(std::uint32_t index, const iovec* pieces, std::s
     taken += n;
     skip += n;
   }
-  const MessageHead head = {plan_.mine, static_cast<std::uint32_t>(at - sizeof head), 0};
+  const MessageHead head = {plan_.mine, static_cast<std::uint32_t>(at - sizeof head), sequence_++,
+                            0, 0};
   memcpy(begin, &head, sizeof head);
   return taken;
 }
@@ -572,10 +592,9 @@ bool OfiConnection::send_message(std::uint32_t index) {
   memcpy(begin, &head, sizeof head);
   const std::size_t bytes = sizeof head + head.bytes;
   const bool injects = bytes <= info_->tx_attr->inject_size;
-  const ssize_t error =
-      injects ? fi_inject(endpoint_.get(), begin, bytes, peer_)
-              : fi_send(endpoint_.get(), begin, bytes, descriptor_of_buffers(), peer_,
-                        &operations_[kBuffers + index]);
+  const ssize_t error = injects ? fi_inject(endpoint_.get(), begin, bytes, peer_)
+                                : fi_send(endpoint_.get(), begin, bytes, descriptor_of_buffers(),
+                                          peer_, &operations_[kBuffers + index]);
   if (error == -FI_EAGAIN) return false;
   if (error != 0) fail(error);
   told_ = head.returned;

@@ -42,8 +42,8 @@ constexpr std::size_t kMostStrangers = 8;  // connections that have not proved a
 // Looks between two sleeps. A relay shares its processor with ranks.
 constexpr unsigned kLooks = 20;
 constexpr unsigned kLooksOfItsOwn = 20'000;  // ... and then it is idle for some milliseconds
-constexpr int kDozeMs = 1;       // while ranks do its work
-constexpr int kBusyMs = 1;       // while another process drives a link
+constexpr int kDozeMs = 1;                   // while ranks do its work
+constexpr int kBusyMs = 1;                   // while another process drives a link
 constexpr int kSleepMs = 5;      // bounds how late records arrive, which ranks do not send at once
 constexpr int kPositionsMs = 2;  // after so long without anything new, positions are sent
 constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
@@ -86,6 +86,7 @@ class Relay {
   void take_over(Peer& peer);
   void welcome_arrived();
   void begin(Peer& peer, const Arrived& arrived);
+  void forget(Peer& peer);
   static void close_connection(Peer& peer);
   void end(Peer& peer);
   bool look(Peer& peer, bool with_positions);
@@ -99,6 +100,7 @@ class Relay {
   int event_;
   std::deque<Peer> peers_;
   std::vector<std::uint32_t> mine_;  // ranks
+  bool has_told_of_fabric_ = false;
 
   std::mutex mutex_;  // of what follows
   std::condition_variable ended_;
@@ -280,9 +282,14 @@ void Relay::begin(Peer& peer, const Arrived& arrived) {
     std::string why;
     peer.fabric = plan_.fabric->connect(plan, &why);
     if (!peer.fabric) {
-      fprintf(stderr, "rejoin: node %u cannot use libfabric to reach node %u: %s\n", plan_.node,
-              peer.node, why.c_str());
-      _exit(kExitSystem);
+      if (!std::exchange(has_told_of_fabric_, true)) {
+        fprintf(stderr,
+                "rejoin: node %u cannot use libfabric to reach node %u: %s; the job waits for it\n",
+                plan_.node, peer.node, why.c_str());
+      }
+      pause_for(kPauseNs);
+      forget(peer);
+      return;
     }
     peer.wire = peer.fabric.get();
     connection.fd = -1;  // ranks cannot drive it
@@ -302,6 +309,11 @@ void Relay::end(Peer& peer) {
   take_over(peer);
   peer.link->end();
   peer.link->give_back();
+  forget(peer);
+}
+
+// Another connection can be made.
+void Relay::forget(Peer& peer) {
   close_connection(peer);
   const std::lock_guard lock(mutex_);
   // Another connection may have arrived meanwhile.

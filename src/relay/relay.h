@@ -20,8 +20,8 @@ struct Plan {
   std::vector<Address> nodes;  // by number
   int listener = -1;           // at which relays of nodes with higher numbers connect
   Authenticate authenticate;
-  Encrypt encrypt;           // null: what is sent is not encrypted
-  Fabric* fabric = nullptr;  // that carries what is sent; null: the sockets do
+  Encrypt encrypt;             // null: what is sent is not encrypted
+  Fabric* fabric = nullptr;    // that carries what is sent; null: the sockets do
   bool has_processor = false;  // there is one that no rank uses
 };
 

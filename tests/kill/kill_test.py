@@ -26,6 +26,7 @@ from scenarios import (  # noqa: E402, F401
     going_back,
     hosts,
     hosts_encrypted,
+    hosts_fabric,
     hosts_joined,
     hosts_lost,
     hybrid,

@@ -78,7 +78,7 @@ struct Segments::Link {
 
   void connect() {
     queue.frames.clear();
-    pulls = !pulls;
+    pulls = connections++ % 3 == 2;
     source.reset();
     arena.emplace(memory.get(), kArenaBytes);
     source = std::make_unique<relay::Source>(base, node, peer, *arena);
@@ -103,8 +103,9 @@ struct Segments::Link {
   std::unique_ptr<relay::Source> source;
   Queue queue;
   // Of this connection, the receiver reads payload from the memory of the sender, at any time from
-  // when it was announced until it is shown.
+  // when it was announced until it is shown. Not of the first connections: these lend more.
   bool pulls = false;
+  std::uint32_t connections = 0;
 };
 
 Segments::Segments(std::uint32_t ranks, std::size_t bytes, std::uint32_t nodes)

@@ -71,8 +71,7 @@ std::optional<Error> RelayProcess::load_fabric() {
   if (library == nullptr) {
     return Error{std::string("--between-nodes fabric needs libfabric (libfabric1): ") + dlerror()};
   }
-  const auto function =
-      reinterpret_cast<decltype(&rejoin_fabric)>(dlsym(library, "rejoin_fabric"));
+  const auto function = reinterpret_cast<decltype(&rejoin_fabric)>(dlsym(library, "rejoin_fabric"));
   if (function == nullptr) return Error{path + " is of another build; install them together"};
   fabric_ = function();
   int pipe_ends[2];

@@ -367,14 +367,15 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
 constexpr std::uint64_t kMostSpares = 1024;
 
 std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
-  const auto between =
-      parse_choice("--between-nodes", raw.between_nodes, {"memory", "messages", "sockets", "fabric"});
+  const auto between = parse_choice("--between-nodes", raw.between_nodes,
+                                    {"memory", "messages", "sockets", "fabric"});
   if (!between.ok()) return between.error();
   o.fabric = between.value() == 3;
   o.between_nodes = o.fabric ? BetweenNodes::kSockets : static_cast<BetweenNodes>(between.value());
   if (o.fabric && o.encrypt) {
-    return usage("--encrypt: what goes through libfabric is not encrypted; choose --between-nodes "
-                 "sockets");
+    return usage(
+        "--encrypt: what goes through libfabric is not encrypted; choose --between-nodes "
+        "sockets");
   }
   if (!raw.remote_shell.empty()) o.remote_shell = raw.remote_shell;
   const auto survive = parse_choice("--survive", raw.survive, {"process", "host"});

@@ -17,7 +17,8 @@ from scenarios.snapshots import EVERY_10_MS, at_random, judge, require_same
 
 
 def flags_of(layout, *more):
-    return ["--layout", layout, "--between-nodes", "sockets", *more]
+    between = [] if "--between-nodes" in more else ["--between-nodes", "sockets"]
+    return ["--layout", layout, *between, *more]
 
 
 def named(job, name):

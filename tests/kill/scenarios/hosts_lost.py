@@ -10,7 +10,7 @@ from harness import Skip, require, scenario
 from processes import descendants, is_alive, proc_text
 from scenarios.endings import messages
 from scenarios.going_back import judge
-from scenarios.hosts import agents, named
+from scenarios.hosts import agents, flags_of, named
 from scenarios.layouts import ranks_of
 from scenarios.snapshots import lines_of
 
@@ -18,7 +18,7 @@ EVERY_50_MS = ["--snapshots", "0.05", "--max-restarts", "100000"]
 
 
 def survives(layout, *more):
-    return [*EVERY_50_MS, "--layout", layout, "--between-nodes", "sockets", "--survive", "host", *more]
+    return [*EVERY_50_MS, *flags_of(layout, *more), "--survive", "host"]
 
 
 def newest(job, name):

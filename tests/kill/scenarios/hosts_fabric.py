@@ -1,0 +1,120 @@
+"""Jobs whose hosts are joined by libfabric (--between-nodes fabric): deaths as over sockets, with
+the providers that need no special network."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import tempfile
+
+from harness import Skip, require, scenario
+from scenarios.endings import messages
+from scenarios.hosts import (
+    flags_of,
+    hosts_cut,
+    hosts_large_messages,
+    hosts_relays_and_ranks_die,
+    hosts_relays_die,
+)
+from scenarios.hosts_lost import drifts
+from scenarios.layouts import layout_images
+from scenarios.snapshots import judge
+
+FABRIC = ("--between-nodes", "fabric")
+PROVIDERS = {"tcp": "tcp;ofi_rxm", "net": "net", "udp": "udp;ofi_rxd"}
+
+
+@contextlib.contextmanager
+def provider(name):
+    """The environment chooses a provider of libfabric."""
+    try:
+        ctypes.CDLL("libfabric.so.1")
+    except OSError:
+        raise Skip("libfabric (libfabric1) is not installed") from None
+    os.environ["FI_PROVIDER"] = PROVIDERS[name]
+    try:
+        yield
+    finally:
+        del os.environ["FI_PROVIDER"]
+
+
+@scenario(layout=["1,1", "2,1,2"], over=["tcp", "net"], sweeps=True, labels=["threads"], limit_s=480)
+def fabric_relays_die(t, layout, over):
+    """Relays are killed again and again, and with them all that libfabric knows."""
+    with provider(over):
+        hosts_relays_die(t, layout, *FABRIC)
+
+
+@scenario(layout=["1,1", "2,1,2"], over=["tcp", "net"], sweeps=True, labels=["threads"], limit_s=480)
+def fabric_relays_and_ranks_die(t, layout, over):
+    """The same, while ranks die and go on from images."""
+    with provider(over):
+        hosts_relays_and_ranks_die(t, layout, *FABRIC)
+
+
+@scenario(layout=["1,1", "2,1"], option=["images", "sums", "main"], sweeps=True, labels=["threads"], limit_s=480)
+def fabric_large_messages(t, layout, option):
+    """Ranks die while large messages are announced and read."""
+    with provider("tcp"):
+        hosts_large_messages(t, layout, option, *FABRIC)
+
+
+@scenario(layout=["1,1", "2,1,2", "2,2,2,2"], over=["tcp", "net", "udp"], labels=["threads"], limit_s=480)
+def fabric_layout_images(t, layout, over):
+    """Each result has the bits that it has over sockets, while ranks die."""
+    with provider(over):
+        layout_images(t, layout, "fabric")
+
+
+@scenario(cut_s=[1, 20], over=["tcp", "net"])
+def fabric_hosts_cut(t, cut_s, over):
+    """The network between two hosts is down for a while."""
+    with provider(over):
+        hosts_cut(t, cut_s, *FABRIC)
+
+
+@scenario(layout=["1,1", "2,2", "1,1,1"], sweeps=True, limit_s=480)
+def fabric_host_is_lost(t, layout):
+    """Agents are killed, and with them the ranks of their hosts; spares take their places."""
+    with provider("tcp"):
+        drifts(t, layout, 3, "--spares", "3", *FABRIC)
+
+
+@scenario(over=["tcp", "net"])
+def fabric_copies_without_locked_memory(t, over):
+    """What cannot be read directly is copied: the provider works with memory that it must lock, and
+    the limit is low."""
+    n, command = 2, ("relayed", "steps=60", "kib=200")
+    expected = t.undisturbed(n, *command, flags=flags_of("1,1"))
+    with provider(over):
+        result = t.run(n, *command, flags=flags_of("1,1", *FABRIC), prefix=["sh", "-c", 'ulimit -l 64; exec "$@"', "sh"])
+    judge(result, expected, n)
+
+
+@scenario(option=["provider", "encrypt", "library"])
+def fabric_refuses(t, option):
+    """One line says what is wrong, before anything starts."""
+    flags, environment, code, says = flags_of("1,1", *FABRIC), [], 1, ""
+    ftrun = t.ftrun
+    with tempfile.TemporaryDirectory(prefix="kill-test-") as root:
+        if option == "provider":
+            environment = ["env", "FI_PROVIDER=unknown"]
+            says = "--between-nodes fabric: FI_PROVIDER=unknown is none that can be used"
+        elif option == "encrypt":
+            flags, code = [*flags, "--encrypt"], 2
+            says = "--encrypt: what goes through libfabric is not encrypted"
+        else:
+            built = os.path.dirname(os.path.dirname(os.path.realpath(t.ftrun)))
+            os.makedirs(f"{root}/bin")
+            os.makedirs(f"{root}/lib")
+            shutil.copy(t.ftrun, f"{root}/bin/ftrun")
+            for name in os.listdir(f"{built}/lib"):
+                if name != "librejoin_fabric.so":
+                    os.symlink(f"{built}/lib/{name}", f"{root}/lib/{name}")
+            t.ftrun = f"{root}/bin/ftrun"
+            says = "--between-nodes fabric needs libfabric (libfabric1)"
+        result = t.run(2, "steps", "count=3", flags=flags, prefix=environment)
+        t.ftrun = ftrun
+    said = messages(result)
+    require(result.code == code and len(said) == 1, f"exit code {result.code}", result)
+    require(says in said[0], f"it says {said}", result)
