@@ -86,7 +86,6 @@ struct JobWords {
 
 // kDozes: it looks only now and then, because ranks do its work. kLooks: all the time.
 enum class RelayState : std::uint32_t { kWakes, kDozes, kLooks };
-
 // Fields that describe one host: its segment's geometry, and what its agent publishes.
 struct HostWords {
   std::uint64_t segment_bytes;
@@ -688,8 +687,7 @@ inline constexpr std::uintptr_t kSegmentAddress = 0x200000000000;
 void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
                     std::uint64_t limit_bytes, std::uint32_t cores);
 
-// Whether every rank can die once more without an epoch above kMaxEpochs.
-bool has_epochs(std::byte* base);
+bool has_epochs(std::byte* base);  // whether every rank can die once more (kMaxEpochs)
 // Ranks may keep less than replays need from here on. what: not kNot.
 void let_recycle(std::byte* base, Recycles what);
 

@@ -502,7 +502,7 @@ long OfiConnection::parse(std::uint32_t index) {
 }
 
 // Payload is read as soon as it is announced, before what was sent in front of it is shown: nothing
-// names it yet, and its place has no other bytes that somebody needs.
+// names it yet, and its place has no other bytes that a reader needs.
 long OfiConnection::start_reads() {
   while (!to_read_.empty()) {
     Part& part = *to_read_.front();

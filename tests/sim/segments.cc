@@ -102,8 +102,8 @@ struct Segments::Link {
   std::optional<journal::Arena> arena;
   std::unique_ptr<relay::Source> source;
   Queue queue;
-  // Of this connection, the receiver reads payload from the memory of the sender, at any time from
-  // when it was announced until it is shown. Not of the first connections: these lend more.
+  // The receiver reads payload from the memory of the sender, at any time from when it was
+  // announced until it is shown. Not over the first connections: these lend more.
   bool pulls = false;
   std::uint32_t connections = 0;
 };
