@@ -54,8 +54,6 @@ struct Hello {
   std::uint32_t address_bytes;
   std::uint32_t buffer_bytes;
   std::uint32_t credits;
-  std::uint32_t pulls;  // bool: payload that is only announced can be read
-  std::uint32_t reserved;
   std::uint8_t address[256];
 };
 constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'F', '1'};
@@ -147,10 +145,6 @@ std::optional<std::string> address_of(int socket) {
   }
   return text;
 }
-
-// Whether a connection has failed because memory could not be registered to be read to. From then
-// on all that comes is copied.
-bool cannot_pull = false;
 
 class OfiConnection final : public FabricConnection {
  public:
@@ -315,7 +309,6 @@ std::string OfiConnection::open() {
   mine.address_bytes = static_cast<std::uint32_t>(bytes);
   mine.buffer_bytes = kBufferBytes;
   mine.credits = kCredits;
-  mine.pulls = cannot_pull ? 0 : 1;
   // It fits into the buffers of a new connection.
   if (::send(plan_.socket, &mine, sizeof mine, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof mine) {
     return strerror(errno);
@@ -344,7 +337,8 @@ Owner<fid_mr> OfiConnection::make_registered(void* at, std::size_t bytes, std::u
   return nullptr;
 }
 
-// The registration of the chunk in which `at` lies; null: the system does not allow it.
+// The registration of the chunk in which `at` lies. Null: the system does not allow it, and the
+// connection ends.
 fid_mr* OfiConnection::registered(std::uint64_t at) {
   const std::uint64_t chunk = at / kChunkBytes;
   const auto found = chunks_.find(chunk);
@@ -352,6 +346,17 @@ fid_mr* OfiConnection::registered(std::uint64_t at) {
   const std::uint64_t begin = chunk * kChunkBytes;
   const std::uint64_t bytes = std::min(kChunkBytes, plan_.bytes - begin);
   Owner<fid_mr> made = make_registered(plan_.base + begin, bytes, FI_READ | FI_REMOTE_READ);
+  if (!made) {
+    static bool is_told = false;
+    if (!std::exchange(is_told, true)) {
+      fprintf(stderr,
+              "rejoin: memory cannot be registered with the network (%s); is the limit of locked "
+              "memory too low (ulimit -l)?\n",
+              strerror(errno));
+    }
+    fail(-ENOMEM);
+    return nullptr;
+  }
   return chunks_.emplace(chunk, std::move(made)).first->second.get();
 }
 
@@ -513,14 +518,7 @@ long OfiConnection::start_reads() {
     void* descriptor = nullptr;
     if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
       fid_mr* const mr = registered(pull.at);
-      if (mr == nullptr) {
-        fprintf(stderr,
-                "rejoin: memory cannot be registered with the network (%s), so large messages are "
-                "copied once more; is the limit of locked memory (ulimit -l) too low?\n",
-                strerror(errno));
-        cannot_pull = true;
-        return -ENOMEM;
-      }
+      if (mr == nullptr) return failed_;
       descriptor = fi_mr_desc(mr);
     }
     const ssize_t error = fi_read(endpoint_.get(), to, part.bytes, descriptor, peer_, pull.address,
@@ -556,7 +554,7 @@ std::size_t OfiConnection::fill(std::uint32_t index, const iovec* pieces, std::s
     fid_mr* mr = nullptr;
     const std::uint64_t offset =
         is_payload(from) ? static_cast<std::uint64_t>(from - plan_.base) : 0;
-    if (hello_.pulls != 0 && offset != 0 && left >= kLeastPulled) mr = registered(offset);
+    if (offset != 0 && left >= kLeastPulled) mr = registered(offset);
     if (mr != nullptr) {
       if (room < sizeof(PartHead) + sizeof(Pull)) break;
       n = std::min(left, kChunkBytes - offset % kChunkBytes);

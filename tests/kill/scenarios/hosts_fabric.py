@@ -18,7 +18,6 @@ from scenarios.hosts import (
 )
 from scenarios.hosts_lost import drifts
 from scenarios.layouts import layout_images
-from scenarios.snapshots import judge
 
 FABRIC = ("--between-nodes", "fabric")
 PROVIDERS = {"tcp": "tcp;ofi_rxm", "net": "net", "udp": "udp;ofi_rxd"}
@@ -78,17 +77,6 @@ def fabric_host_is_lost(t, layout):
     """Agents are killed, and with them the ranks of their hosts; spares take their places."""
     with provider("tcp"):
         drifts(t, layout, 3, "--spares", "3", *FABRIC)
-
-
-@scenario(over=["tcp", "net"])
-def fabric_copies_without_locked_memory(t, over):
-    """What cannot be read directly is copied: the provider works with memory that it must lock, and
-    the limit is low."""
-    n, command = 2, ("relayed", "steps=60", "kib=200")
-    expected = t.undisturbed(n, *command, flags=flags_of("1,1"))
-    with provider(over):
-        result = t.run(n, *command, flags=flags_of("1,1", *FABRIC), prefix=["sh", "-c", 'ulimit -l 64; exec "$@"', "sh"])
-    judge(result, expected, n)
 
 
 @scenario(option=["provider", "encrypt", "library"])
