@@ -35,7 +35,7 @@ using journal::Step;
 namespace {
 
 constexpr int kConnectMs = 2'000;
-constexpr long kPauseNs = 20'000'000;
+constexpr std::uint64_t kPauseNs = 20'000'000;
 constexpr std::uint64_t kTellAfterNs = 5'000'000'000;
 constexpr std::size_t kMostStrangers = 8;  // connections that have not proved anything yet
 
@@ -48,8 +48,8 @@ constexpr int kSleepMs = 5;      // bounds how late records arrive, which ranks 
 constexpr int kPositionsMs = 2;  // after so long without anything new, positions are sent
 constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
 
-void pause_for(long ns) {
-  const timespec pause = {0, ns};
+void pause_for(std::uint64_t ns) {
+  const timespec pause = {0, static_cast<long>(ns)};
   nanosleep(&pause, nullptr);
 }
 
@@ -160,10 +160,14 @@ void Relay::keep_connected(std::uint32_t node) {
     if (fd >= 0) why = "it has another secret, does not encrypt as this node does, or is no relay";
     const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived{node, -1, false, {}};
     if (arrived.fd >= 0) {
+      const std::uint64_t began_ns = now_ns();
       give(arrived);
-      std::unique_lock lock(mutex_);
-      ended_.wait(lock, [&] { return !connected_[node]; });
+      {
+        std::unique_lock lock(mutex_);
+        ended_.wait(lock, [&] { return !connected_[node]; });
+      }
       told_at_ns = now_ns() + kTellAfterNs;
+      if (now_ns() - began_ns < kPauseNs) pause_for(kPauseNs);  // it may end at once again
       continue;
     }
     if (told_at_ns != 0 && now_ns() > told_at_ns) {
@@ -226,7 +230,7 @@ void Relay::hear_bell() {
 // Becomes the driver of a link: when the one that drives it now has done its step, or is found to
 // be dead. A former relay has ended before this one was started.
 void Relay::take_over(Peer& peer) {
-  constexpr long kLookNs = 50'000;
+  constexpr std::uint64_t kLookNs = 50'000;
   for (;;) {
     const Driver driver = peer.link->driver();
     const auto rank = static_cast<std::uint32_t>(driver - 1);

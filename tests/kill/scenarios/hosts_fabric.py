@@ -44,10 +44,10 @@ def fabric_relays_die(t, layout, over):
         hosts_relays_die(t, layout, *FABRIC)
 
 
-@scenario(layout=["1,1", "2,1,2"], over=["tcp", "net"], sweeps=True, labels=["threads"], limit_s=480)
-def fabric_relays_and_ranks_die(t, layout, over):
+@scenario(layout=["1,1", "2,1,2"], sweeps=True, labels=["threads"], limit_s=480)
+def fabric_relays_and_ranks_die(t, layout):
     """The same, while ranks die and go on from images."""
-    with provider(over):
+    with provider("tcp"):
         hosts_relays_and_ranks_die(t, layout, *FABRIC)
 
 
@@ -58,11 +58,18 @@ def fabric_large_messages(t, layout, option):
         hosts_large_messages(t, layout, option, *FABRIC)
 
 
-@scenario(layout=["1,1", "2,1,2", "2,2,2,2"], over=["tcp", "net", "udp"], labels=["threads"], limit_s=480)
-def fabric_layout_images(t, layout, over):
+@scenario(layout=["1,1", "2,1,2", "2,2,2,2"], labels=["threads"], limit_s=480)
+def fabric_layout_images(t, layout):
     """Each result has the bits that it has over sockets, while ranks die."""
-    with provider(over):
+    with provider("tcp"):
         layout_images(t, layout, "fabric")
+
+
+@scenario(over=["net", "udp"], limit_s=480)
+def fabric_layout_images_over(t, over):
+    """The same, with other providers."""
+    with provider(over):
+        layout_images(t, "2,1", "fabric")
 
 
 @scenario(cut_s=[1, 20], over=["tcp", "net"])
