@@ -647,6 +647,10 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
   }
   if (const auto error = fill_hosts(options)) return error;
   if (options.layout.size() == 1 && options.hosts.empty()) options.layout.clear();
+  if (options.fabric && options.layout.empty()) {  // there is nothing to reach
+    options.fabric = false;
+    options.between_nodes = BetweenNodes::kMemory;
+  }
   if (options.between_nodes != BetweenNodes::kMemory && options.layout.empty()) {
     return usage("--between-nodes needs several nodes, for example --layout 2,2");
   }

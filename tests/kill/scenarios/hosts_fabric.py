@@ -113,3 +113,10 @@ def fabric_refuses(t, option):
     said = messages(result)
     require(result.code == code and len(said) == 1, f"exit code {result.code}", result)
     require(says in said[0], f"it says {said}", result)
+
+
+@scenario()
+def fabric_on_one_host(t):
+    """There is nothing to reach: the option has no effect."""
+    result = t.run(2, "steps", "count=20", flags=FABRIC)
+    require(result.code == 0 and not messages(result), f"exit code {result.code}", result)
