@@ -224,14 +224,15 @@ class Ssh:
             with open(f"{self._directory}/{name}", "w") as file:
                 file.writelines(known)
         for host in net.hosts:
-            self._start(host)
+            self.start(host)
         first = net.hosts[0]
         tried = first.inside(*self.command().split(), first.address, "true")
         done = subprocess.run(tried, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise Skip(f"ssh does not work here: {done.stderr}")
 
-    def _start(self, host):
+    def start(self, host):
+        """Starts the sshd of a host, also once more."""
         config = f"{self._directory}/config.{host.number}"
         settings = {
             "ListenAddress": host.address, "HostKey": f"{self._directory}/host",
@@ -242,6 +243,7 @@ class Ssh:
         with open(config, "w") as file:
             file.writelines(f"{name} {value}\n" for name, value in settings.items())
         log = f"{config}.log"
+        open(log, "w").close()
         server = host.serve(self._sshd, "-D", "-e", "-f", config, log=log)
         end_s = time.monotonic() + READY_S
         while "Server listening" not in (said := open_text(log)):
