@@ -224,15 +224,14 @@ class Ssh:
             with open(f"{self._directory}/{name}", "w") as file:
                 file.writelines(known)
         for host in net.hosts:
-            self.start(host)
+            self._start(host)
         first = net.hosts[0]
         tried = first.inside(*self.command().split(), first.address, "true")
         done = subprocess.run(tried, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise Skip(f"ssh does not work here: {done.stderr}")
 
-    def start(self, host):
-        """Starts the sshd of a host, also once more."""
+    def _start(self, host):
         config = f"{self._directory}/config.{host.number}"
         settings = {
             "ListenAddress": host.address, "HostKey": f"{self._directory}/host",
@@ -243,7 +242,6 @@ class Ssh:
         with open(config, "w") as file:
             file.writelines(f"{name} {value}\n" for name, value in settings.items())
         log = f"{config}.log"
-        open(log, "w").close()
         server = host.serve(self._sshd, "-D", "-e", "-f", config, log=log)
         end_s = time.monotonic() + READY_S
         while "Server listening" not in (said := open_text(log)):
