@@ -27,8 +27,11 @@ namespace rejoin::relay {
 class FabricConnection : public Wire {
  public:
   virtual ~FabricConnection() = default;
-  // What to wait for, and how long at most: 0: it has something to do at once; -1: without a bound.
+  // What to wait for, and how long at most, in ms; 0: it has something to do at once. To be called
+  // when nothing else is to be done.
   virtual int wait_for(std::vector<pollfd>& all) = 0;
+  // Why it has failed; empty: it has not, or the other relay has gone.
+  virtual const std::string& why() const = 0;
 };
 
 struct FabricPlan {

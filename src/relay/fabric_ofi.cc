@@ -9,8 +9,10 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,6 +128,13 @@ Info find_info(const char* source) {
   return get_info(nullptr, nullptr);
 }
 
+std::uint64_t monotonic_ns() {
+  timespec t = {};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
 // This end's address, as a number.
 std::optional<std::string> address_of(int socket) {
   sockaddr_storage all = {};
@@ -156,6 +165,7 @@ class OfiConnection final : public FabricConnection {
   long send(const iovec* pieces, std::size_t count, bool more) override;
   long receive(std::byte* to, std::size_t bytes) override;
   int wait_for(std::vector<pollfd>& all) override;
+  const std::string& why() const override { return why_; }
 
  private:
   struct Operation {
@@ -197,7 +207,18 @@ class OfiConnection final : public FabricConnection {
   bool is_payload(const std::byte* at) const {
     return at >= plan_.base && at < plan_.base + plan_.bytes;
   }
-  long fail(long error) { return failed_ = error; }
+  // The first reason counts.
+  long fail(long error, const char* why = nullptr) {
+    if (failed_ != 0 || error == 0) return failed_;
+    if (why != nullptr) {
+      why_ = why;
+    } else if (error != -ECONNRESET) {
+      why_ = fi_strerror(static_cast<int>(-error));
+    }
+    return failed_ = error;
+  }
+  bool is_stuck();
+  void return_buffers();
 
   FabricPlan plan_;
   Info info_;
@@ -216,6 +237,7 @@ class OfiConnection final : public FabricConnection {
 
   int wait_fd_ = -1;
   long failed_ = 0;
+  std::string why_;
   Hello hello_ = {};       // what has come of the other side's
   std::size_t heard_ = 0;  // bytes of it
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
@@ -227,12 +249,16 @@ class OfiConnection final : public FabricConnection {
   std::deque<Part*> to_read_;
   // Messages that have come before others that were sent before them: their buffers.
   std::array<std::optional<std::uint32_t>, kBuffers> early_;
-  std::uint32_t next_ = 0;      // sequence number of the next one that is to come
-  std::uint32_t sequence_ = 0;  // of the next one that is sent
-  std::uint32_t sent_ = 0;      // messages with bytes
-  std::uint32_t returned_ = 0;  // of them, as the other side has said
-  std::uint32_t consumed_ = 0;  // messages with bytes that have come
-  std::uint32_t told_ = 0;      // of them, as the other side was told
+  std::uint32_t next_ = 0;            // sequence number of the next one that is to come
+  std::uint32_t sequence_ = 0;        // of the next one that is sent
+  std::uint32_t sent_ = 0;            // messages with bytes
+  std::uint32_t returned_ = 0;        // of them, as the other side has said
+  std::uint32_t consumed_ = 0;        // messages with bytes that have come
+  std::uint32_t told_ = 0;            // of them, as the other side was told
+  std::uint64_t returned_at_ns_ = 0;  // by a message for that alone, while there was nothing to do
+  std::uint32_t reads_ = 0;           // that libfabric carries out
+  bool has_heard_ = true;             // since the last is_stuck()
+  std::uint64_t heard_at_ns_ = 0;
 };
 
 OfiConnection::~OfiConnection() {
@@ -347,14 +373,9 @@ fid_mr* OfiConnection::registered(std::uint64_t at) {
   const std::uint64_t bytes = std::min(kChunkBytes, plan_.bytes - begin);
   Owner<fid_mr> made = make_registered(plan_.base + begin, bytes, FI_READ | FI_REMOTE_READ);
   if (!made) {
-    static bool is_told = false;
-    if (!std::exchange(is_told, true)) {
-      fprintf(stderr,
-              "rejoin: memory cannot be registered with the network (%s); is the limit of locked "
-              "memory too low (ulimit -l)?\n",
-              strerror(errno));
-    }
-    fail(-ENOMEM);
+    fail(-errno,
+         "memory cannot be registered with the network; is the limit of locked memory "
+         "(ulimit -l) too low, or /dev/shm full?");
     return nullptr;
   }
   return chunks_.emplace(chunk, std::move(made)).first->second.get();
@@ -368,20 +389,38 @@ long OfiConnection::progress() {
   if (failed_ != 0) return failed_;
   if (peer_ == FI_ADDR_UNSPEC) {
     if (const long error = hear(); error != 0 || peer_ == FI_ADDR_UNSPEC) return fail(error);
-  } else if (++looks_ % kLooksPerLookAtSocket == 0 && is_gone()) {
-    return fail(-ECONNRESET);
+  } else if (++looks_ % kLooksPerLookAtSocket == 0) {
+    if (is_gone()) return fail(-ECONNRESET);
+    if (is_stuck()) return fail(-ETIMEDOUT, "nothing arrives any more");
   }
   while (!emptied_.empty() && post(emptied_.front())) emptied_.pop_front();
   if (const long error = complete(); error != 0) return fail(error);
   if (const long error = start_reads(); error != 0) return fail(error);
   while (!filled_.empty() && send_message(filled_.front())) filled_.pop_front();
-  if (consumed_ - told_ >= kCredits / 2 && filled_.empty() && !free_.empty()) {
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    fill(index, nullptr, 0, 0);
-    if (!send_message(index)) filled_.push_back(index);
-  }
+  if (consumed_ - told_ >= kCredits / 2) return_buffers();
   return failed_;
+}
+
+// Tells the other side that it can use their buffers again.
+void OfiConnection::return_buffers() {
+  if (!filled_.empty() || free_.empty()) return;
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  fill(index, nullptr, 0, 0);
+  if (!send_message(index)) filled_.push_back(index);
+}
+
+// Whether there should be an answer, and has been none for long. The socket can be alive while the
+// provider's connection is not.
+bool OfiConnection::is_stuck() {
+  constexpr std::uint64_t kLongNs = 20'000'000'000;
+  const bool is_early = std::any_of(early_.begin(), early_.end(), [](auto& e) { return bool(e); });
+  const bool waits = sent_ != returned_ || !filled_.empty() || reads_ > 0 || is_early;
+  if (!waits || std::exchange(has_heard_, false)) {
+    heard_at_ns_ = monotonic_ns();
+    return false;
+  }
+  return monotonic_ns() - heard_at_ns_ > kLongNs;
 }
 
 // Reads what the other side says of itself.
@@ -396,18 +435,12 @@ long OfiConnection::hear() {
   const bool is_known = memcmp(hello_.protocol, kProtocol, sizeof kProtocol) == 0 &&
                         hello_.buffer_bytes == kBufferBytes && hello_.credits == kCredits &&
                         hello_.address_bytes <= sizeof hello_.address;
-  if (is_known && strcmp(hello_.provider, info_->fabric_attr->prov_name) != 0) {
-    static bool is_told = false;
-    if (!std::exchange(is_told, true)) {
-      fprintf(stderr,
-              "rejoin: two hosts have different providers of libfabric, %s and %s; choose one for "
-              "both with FI_PROVIDER\n",
-              info_->fabric_attr->prov_name, hello_.provider);
-    }
-  }
   if (!is_known || strcmp(hello_.provider, info_->fabric_attr->prov_name) != 0 ||
       hello_.address_format != info_->addr_format) {
-    return -EPROTO;
+    const std::string text = std::string("this host has the provider ") +
+                             info_->fabric_attr->prov_name + " of libfabric, the other one " +
+                             hello_.provider + "; choose one for both with FI_PROVIDER";
+    return fail(-EPROTO, is_known ? text.c_str() : "the other host has another build");
   }
   return fi_av_insert(addresses_.get(), hello_.address, 1, &peer_, 0, nullptr) == 1 ? 0 : -EPROTO;
 }
@@ -446,6 +479,8 @@ long OfiConnection::complete() {
         free_.push_back(done->index);
       } else if (done->kind == Operation::Kind::kRead) {
         reinterpret_cast<Part*>(done)->is_there = true;
+        has_heard_ = true;
+        --reads_;
       } else {
         error = arrived(done->index, all[i].len);
       }
@@ -454,15 +489,17 @@ long OfiConnection::complete() {
   }
 }
 
-// Messages may complete in another order than they were sent in.
+// Messages may complete in another order than they were sent in, and strangers may send some.
 long OfiConnection::arrived(std::uint32_t index, std::size_t bytes) {
   MessageHead head;
-  if (bytes < sizeof head) return -EPROTO;
-  memcpy(&head, buffer(index), sizeof head);
-  const std::uint32_t ahead = head.sequence - next_;
-  if (head.secret != plan_.theirs || head.bytes != bytes - sizeof head || ahead >= kBuffers) {
-    return -EPROTO;
+  if (bytes >= sizeof head) memcpy(&head, buffer(index), sizeof head);
+  if (bytes < sizeof head || head.secret != plan_.theirs) {
+    emptied_.push_back(index);
+    return 0;
   }
+  has_heard_ = true;
+  const std::uint32_t ahead = head.sequence - next_;
+  if (head.bytes != bytes - sizeof head || ahead >= kBuffers) return -EPROTO;
   early_[head.sequence % kBuffers] = index;
   for (; early_[next_ % kBuffers]; ++next_) {
     const std::uint32_t first = *std::exchange(early_[next_ % kBuffers], std::nullopt);
@@ -507,7 +544,7 @@ long OfiConnection::parse(std::uint32_t index) {
 }
 
 // Payload is read as soon as it is announced, before what was sent in front of it is shown: nothing
-// names it yet, and its place has no other bytes that a reader needs.
+// names it yet, and its place has no other bytes that a reader needs, or that are on their way.
 long OfiConnection::start_reads() {
   while (!to_read_.empty()) {
     Part& part = *to_read_.front();
@@ -526,6 +563,7 @@ long OfiConnection::start_reads() {
     if (error == -FI_EAGAIN) return 0;
     if (error != 0) return error;
     to_read_.pop_front();
+    ++reads_;
   }
   return 0;
 }
@@ -645,16 +683,21 @@ long OfiConnection::receive(std::byte* to, std::size_t bytes) {
 }
 
 int OfiConnection::wait_for(std::vector<pollfd>& all) {
+  constexpr int kLongMs = 1'000;
+  constexpr std::uint64_t kReturnNs = 1'000'000'000;  // else the other side takes it for stuck
   all.push_back({plan_.socket, POLLIN, 0});
-  if (failed_ != 0 || (!parts_.empty() && parts_.front().is_there)) return 0;
-  if (peer_ == FI_ADDR_UNSPEC) return -1;
   looks_ = 0 - 1u;  // it may be the socket that wakes the process: look at it then
-  fid* const queue = &queue_->fid;
-  fid* waits[] = {queue};
-  if (wait_fd_ < 0 || !filled_.empty() || !to_read_.empty() || !emptied_.empty()) return 1;
+  if (failed_ != 0 || (!parts_.empty() && parts_.front().is_there)) return 0;
+  if (peer_ == FI_ADDR_UNSPEC) return kLongMs;
+  if (consumed_ != told_ && monotonic_ns() - returned_at_ns_ > kReturnNs) {
+    returned_at_ns_ = monotonic_ns();
+    return_buffers();
+  }
+  if (wait_fd_ < 0) return 1;
+  fid* waits[] = {&queue_->fid};
   if (fi_trywait(fabric_.get(), waits, 1) != FI_SUCCESS) return 0;
   all.push_back({wait_fd_, POLLIN, 0});
-  return -1;
+  return filled_.empty() && to_read_.empty() && emptied_.empty() ? kLongMs : 1;
 }
 
 class OfiFabric final : public Fabric {

@@ -13,7 +13,7 @@ namespace rejoin::relay {
 
 enum class Kind : std::uint32_t {
   // Once, at the beginning of a connection: how far the receiver's copies of the other node's logs
-  // reach. at: the log; index: its tail; body: u64, the context that it belongs to, or 0.
+  // reach. at: the log; index: its tail; body: LogCopy.
   kHave,
   kHaveAll,  // no more of them
 
@@ -60,6 +60,11 @@ static_assert(sizeof(Head) == 24);
 inline constexpr std::uint32_t kMostBytes = 1 << 24;
 // Payload goes in pieces, so that a receiver can begin with the first ones.
 inline constexpr std::uint64_t kPieceBytes = 256 * 1024;
+
+struct LogCopy {
+  std::uint64_t context;   // that the log belongs to, or 0
+  std::uint64_t is_whole;  // bool: bytes of the newest message are not missing
+};
 
 struct LogShape {
   journal::Offset chunk[journal::kLogChunks];

@@ -337,11 +337,11 @@ bool Link::take(const Head& head, const std::byte* body) {
   if (head.kind != Kind::kHave && head.kind != Kind::kHaveAll) return s.sink.apply(head, body);
   if (s.has_all) return false;
   if (head.kind == Kind::kHave) {
-    std::uint64_t context = 0;
-    if (head.bytes != sizeof context) return false;
-    std::memcpy(&context, body, sizeof context);
+    LogCopy copy;
+    if (head.bytes != sizeof copy) return false;
+    std::memcpy(&copy, body, sizeof copy);
     if (++s.has == kMostLogs) return false;
-    s.source.has(head.at, head.index, context);
+    s.source.has(head.at, head.index, copy);
   } else {
     s.has_all = true;
   }

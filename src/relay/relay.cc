@@ -41,9 +41,10 @@ constexpr std::size_t kMostStrangers = 8;  // connections that have not proved a
 
 // Looks between two sleeps. A relay shares its processor with ranks.
 constexpr unsigned kLooks = 20;
-constexpr unsigned kLooksOfItsOwn = 20'000;  // ... and then it is idle for some milliseconds
-constexpr int kDozeMs = 1;                   // while ranks do its work
-constexpr int kBusyMs = 1;                   // while another process drives a link
+// The same with libfabric on a processor of its own, after something was carried.
+constexpr unsigned kLooksOfItsOwn = 20'000;
+constexpr int kDozeMs = 1;       // while ranks do its work
+constexpr int kBusyMs = 1;       // while another process drives a link
 constexpr int kSleepMs = 5;      // bounds how late records arrive, which ranks do not send at once
 constexpr int kPositionsMs = 2;  // after so long without anything new, positions are sent
 constexpr std::uint64_t kPositionsEveryNs = 100'000'000;
@@ -86,6 +87,7 @@ class Relay {
   void take_over(Peer& peer);
   void welcome_arrived();
   void begin(Peer& peer, const Arrived& arrived);
+  void tell_why(Peer& peer);
   void forget(Peer& peer);
   static void close_connection(Peer& peer);
   void end(Peer& peer);
@@ -309,7 +311,19 @@ void Relay::close_connection(Peer& peer) {
   peer.fd = -1;
 }
 
+// Says why a connection of libfabric has failed, if the other relay is there.
+void Relay::tell_why(Peer& peer) {
+  constexpr int kPatienceMs = 200;  // a provider may notice before the socket does
+  if (!peer.fabric || peer.fabric->why().empty() || has_told_of_fabric_) return;
+  pollfd ended = {peer.fd, POLLIN, 0};
+  if (poll(&ended, 1, kPatienceMs) != 0) return;
+  has_told_of_fabric_ = true;
+  fprintf(stderr, "rejoin: node %u cannot use libfabric to reach node %u: %s; it tries again\n",
+          plan_.node, peer.node, peer.fabric->why().c_str());
+}
+
 void Relay::end(Peer& peer) {
+  tell_why(peer);
   take_over(peer);
   peer.link->end();
   peer.link->give_back();
@@ -409,7 +423,7 @@ void Relay::run() {
   std::thread([this] { hear_bell(); }).detach();
   // A former relay may have ended while it dozed, or looked.
   say(plan_.fabric != nullptr ? RelayState::kLooks : RelayState::kWakes);
-  const unsigned most_looks = plan_.has_processor ? kLooksOfItsOwn : kLooks;
+  const bool looks_long = plan_.fabric != nullptr && plan_.has_processor;
   std::uint64_t positions_ns = now_ns();
   bool is_idle = false, just_idle = false;
   for (unsigned looks = 0;;) {
@@ -424,7 +438,7 @@ void Relay::run() {
     if (any) {
       looks = 0;
       is_idle &= with_positions;  // positions may be all that there was
-    } else if (++looks < most_looks) {
+    } else if (++looks < (is_idle || !looks_long ? kLooks : kLooksOfItsOwn)) {
       sched_yield();
     } else {
       looks = 0;

@@ -116,10 +116,11 @@ Entry* Sink::element(Log& log, std::uint64_t index, bool theirs) const {
 }
 
 void Sink::say_what_it_has(Frames& out) const {
-  const auto have = [&](Log& log, std::uint64_t context = 0) {
+  const auto have = [&](Log& log, std::uint64_t context = 0, bool is_whole = true) {
     const std::uint64_t tail = log.tail.load();
     const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(&log) - base_);
-    if (tail != 0) out.add({Kind::kHave, sizeof context, at, tail}, &context);
+    const LogCopy copy = {context, is_whole ? 1u : 0u};
+    if (tail != 0) out.add({Kind::kHave, sizeof copy, at, tail}, &copy);
   };
   const std::uint32_t ranks = journal::header_of(base_)->ranks;
   for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -128,7 +129,7 @@ void Sink::say_what_it_has(Frames& out) const {
     have(region.calls);
     have(region.modules);
     for (std::uint32_t to = 0; to < ranks; ++to) {
-      if (is_mine(to)) have(*channel(r, to));
+      if (is_mine(to)) have(*channel(r, to), 0, has_newest_message(*channel(r, to)));
     }
     journal::for_each_context(base_, r, [&](const ContextBlock& block) {
       have(const_cast<Log&>(block.records), block.context);
@@ -136,6 +137,14 @@ void Sink::say_what_it_has(Frames& out) const {
     });
   }
   out.add({Kind::kHaveAll, 0, 0, 0}, nullptr);
+}
+
+// Whether no bytes of the newest message are missing. A message that is truncated has been read.
+bool Sink::has_newest_message(Log& log) const {
+  const std::uint64_t tail = log.tail.load();
+  const ChannelEntry* e = tail > 0 ? element<ChannelEntry>(log, tail - 1) : nullptr;
+  if (e == nullptr || e->ready.load() != tail || e->bytes <= journal::kInlineBytes) return true;
+  return Written::of(e->written.load()).bytes >= e->bytes;
 }
 
 std::byte* Sink::place(const Head& head) const {

@@ -45,6 +45,7 @@ class Sink {
   bool append_departure(const Head& head, const std::byte* body);
   bool shape(const Head& head, const std::byte* body);
   journal::ChannelEntry* shown(const Head& head) const;
+  bool has_newest_message(journal::Log& log) const;
   bool written(const Head& head, const std::byte* body);
   bool again(const Head& head);
   bool matched(const Head& head, const std::byte* body);

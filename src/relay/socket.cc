@@ -18,7 +18,7 @@
 namespace rejoin::relay {
 namespace {
 
-constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '3'};
+constexpr char kProtocol[8] = {'R', 'E', 'J', 'O', 'I', 'N', 'R', '4'};
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::uint64_t kGreetingNs = 2'000'000'000;
 

@@ -88,8 +88,9 @@ Source::Cursor Source::cursor(Offset log, std::uint64_t context) {
                                     [](const Has& h, Offset at) { return h.log < at; });
   if (has == has_.end() || has->log != log) return c;
   // The other side may say anything.
-  if (has->context == context) c.sent = std::min(has->tail, log_at(log).tail.load());
+  if (has->copy.context == context) c.sent = std::min(has->tail, log_at(log).tail.load());
   if (!holds(Rule::kLogsOfTheirContext)) c.sent = has->tail;
+  c.is_whole = has->copy.is_whole != 0;
   has->tail = 0;  // the block may be used again later
   return c;
 }
@@ -132,7 +133,9 @@ bool Source::turn(Frames& out, const journal::Loan* loan) {
       r.modules = cursor(offset_of(&region->modules));
       for (Channel& c : r.channels) {
         c.log = cursor(region->channels + c.to * sizeof(Log));
-        if (c.log.sent > 0) c.open = c.log.sent - 1;  // it is not known how much of it has come
+        // It is not known how much of it has come. If all has, its place may have other bytes by
+        // now.
+        if (c.log.sent > 0 && !c.log.is_whole) c.open = c.log.sent - 1;
       }
     }
     // A turn may have been too short for what was read before: that comes first.

@@ -25,9 +25,9 @@ class Source {
   Source(std::byte* base, std::uint32_t node, std::uint32_t to, journal::Arena& arena);
 
   // To be called before the first turn(), for each log of which the other node has elements.
-  // `context`: that the log belonged to then, or 0. Its block may have been used again since.
-  void has(journal::Offset log, std::uint64_t tail, std::uint64_t context) {
-    has_.push_back({log, tail, context});
+  // The block of the context that the log belonged to then may have been used again since.
+  void has(journal::Offset log, std::uint64_t tail, const LogCopy& copy) {
+    has_.push_back({log, tail, copy});
   }
   // The other node asks for the bytes of a message again (kAsk). False: it cannot have that
   // message.
@@ -64,6 +64,7 @@ class Source {
     std::uint64_t sent = 0;
     std::uint64_t tail = 0;  // as it was read in this turn
     ShapeEnd shape = {};     // as it was sent
+    bool is_whole = true;    // LogCopy
   };
   // A message whose bytes are sent again.
   struct Again {
@@ -165,7 +166,8 @@ class Source {
   std::size_t first_ = 0;  // of them, in the next turn
   struct Has {
     journal::Offset log;
-    std::uint64_t tail, context;
+    std::uint64_t tail;
+    LogCopy copy;
   };
   Vector<Has> has_;  // sorted by `log` in the first turn
   bool has_is_sorted_ = false;

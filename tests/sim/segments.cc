@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kFramesToACut = 64;  // on average
 constexpr std::uint64_t kTurnBytes = 256;
+constexpr std::size_t kMostFrames = 64;        // on their way, before others are sent
 constexpr std::size_t kArenaBytes = 64 << 20;  // virtual
 
 int make_file(std::size_t bytes) {
@@ -49,7 +51,8 @@ Mapping::~Mapping() { munmap(memory_, bytes_); }
 struct Segments::Frame {
   relay::Head head;
   std::vector<std::byte> body;
-  bool was_pulled = false;  // its bytes are in their place
+  // Payload that the receiver reads: from the sender's memory, and then to its own.
+  bool is_pulled = false, was_read = false, has_landed = false;
 };
 
 // Frames on their way.
@@ -78,7 +81,7 @@ struct Segments::Link {
 
   void connect() {
     queue.frames.clear();
-    pulls = connections++ % 3 == 2;
+    pulls = broken == journal::Rule::kNone && connections++ % 3 == 2;
     source.reset();
     arena.emplace(memory.get(), kArenaBytes);
     source = std::make_unique<relay::Source>(base, node, peer, *arena);
@@ -88,9 +91,9 @@ struct Segments::Link {
     sink.say_what_it_has(has);
     for (const Frame& f : has.frames) {
       if (f.head.kind != relay::Kind::kHave) continue;
-      std::uint64_t context = 0;
-      std::memcpy(&context, f.body.data(), sizeof context);
-      source->has(f.head.at, f.head.index, context);
+      relay::LogCopy copy;
+      std::memcpy(&copy, f.body.data(), sizeof copy);
+      source->has(f.head.at, f.head.index, copy);
     }
   }
 
@@ -103,7 +106,8 @@ struct Segments::Link {
   std::unique_ptr<relay::Source> source;
   Queue queue;
   // The receiver reads payload from the memory of the sender, at any time from when it was
-  // announced until it is shown. Not over the first connections: these lend more.
+  // announced until it is shown. Not over the first connections, and not if a rule is broken: these
+  // lend more.
   bool pulls = false;
   std::uint32_t connections = 0;
 };
@@ -214,14 +218,19 @@ Segments::Link& Segments::back_of(const Link& link) const {
   });
 }
 
-// Reads the bytes of a payload as they are in the memory of the sender now. Returns false if the
-// other side refuses it.
+// Takes a step of reading payload: its bytes as they are in the memory of the sender now, or to
+// their place. Returns false if the other side refuses it.
 bool Segments::pull(const Link& link, Frame& f) {
-  if (f.was_pulled) return true;
+  if (f.has_landed) return true;
   std::byte* to = link.sink.place(f.head);
   if (to == nullptr) return false;
-  std::memcpy(to, link.base + f.head.at, f.head.bytes);
-  f.was_pulled = true;
+  if (std::exchange(f.was_read, true)) {
+    std::memcpy(to, f.body.data(), f.body.size());
+    f.has_landed = true;
+  } else {
+    const std::byte* from = link.base + f.head.at;
+    f.body.assign(from, from + f.head.bytes);
+  }
   return true;
 }
 
@@ -232,7 +241,7 @@ bool Segments::show(Link& link, engine::SimRandom& random, const LoanOf& loan_of
   link.queue.frames.pop_front();
   if (f.head.kind == Kind::kAsk) return back_of(link).source->asks(f.head.at, f.head.index);
   if (f.head.kind != Kind::kPayload) return link.sink.apply(f.head, f.body.data());
-  if (link.pulls) return pull(link, f);
+  if (f.is_pulled) return pull(link, f) && pull(link, f);
   std::byte* to = link.sink.place(f.head);
   if (to == nullptr) return false;
   if (random.one_in(2) && lend(link, f.head.at, f.body, loan_of)) return true;
@@ -245,9 +254,14 @@ std::uint32_t Segments::step(engine::SimRandom& random, const LoanOf& loan_of) {
   const auto first = static_cast<std::uint32_t>(random.below(links_.size()));
   for (std::uint32_t i = 0; i < links_.size(); ++i) {
     Link& link = *links_[(first + i) % links_.size()];
-    if (link.queue.frames.empty()) {
-      if (!link.source->turn(link.queue)) continue;
+    const std::size_t before = link.queue.frames.size();
+    if (before == 0 || (link.pulls && before < kMostFrames && random.one_in(4))) {
+      if (!link.source->turn(link.queue) && before == 0) continue;
       if (link.queue.frames.empty()) continue;  // words that are common anyway
+      for (std::size_t k = before; k < link.queue.frames.size(); ++k) {
+        Frame& f = link.queue.frames[k];
+        f.is_pulled = link.pulls && f.head.kind == relay::Kind::kPayload && random.one_in(2);
+      }
       return kNobody;
     }
     if (random.one_in(kFramesToACut)) {
@@ -257,7 +271,7 @@ std::uint32_t Segments::step(engine::SimRandom& random, const LoanOf& loan_of) {
     }
     if (link.pulls && random.one_in(2)) {
       Frame& f = link.queue.frames[random.below(link.queue.frames.size())];
-      if (f.head.kind == relay::Kind::kPayload && !pull(link, f)) return link.peer | kRefused;
+      if (f.is_pulled && !pull(link, f)) return link.peer | kRefused;
     }
     if (!show(link, random, loan_of)) return link.peer | kRefused;
     return link.peer;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -86,8 +87,14 @@ std::optional<Error> RelayProcess::load_fabric() {
     _exit(why.empty() ? 0 : 1);
   }
   to = Descriptor();
+  constexpr int kPatienceMs = 10'000;  // a device that is broken may not answer
   std::string why;
   char text[256];
+  pollfd said = {from.get(), POLLIN, 0};
+  if (child > 0 && poll(&said, 1, kPatienceMs) == 0) {
+    kill(child, SIGKILL);
+    why = "libfabric has not found its providers within 10 s";
+  }
   for (ssize_t n; (n = read(from.get(), text, sizeof text)) > 0;) {
     why.append(text, static_cast<std::size_t>(n));
   }
