@@ -255,7 +255,7 @@ class OfiConnection final : public FabricConnection {
   std::uint32_t returned_ = 0;        // of them, as the other side has said
   std::uint32_t consumed_ = 0;        // messages with bytes that have come
   std::uint32_t told_ = 0;            // of them, as the other side was told
-  std::uint64_t returned_at_ns_ = 0;  // by a message for that alone, while there was nothing to do
+  std::uint64_t returned_at_ns_ = 0;  // by a message for that alone
   std::uint32_t reads_ = 0;           // that libfabric carries out
   bool has_heard_ = true;             // since the last is_stuck()
   std::uint64_t heard_at_ns_ = 0;
@@ -392,6 +392,8 @@ long OfiConnection::progress() {
   } else if (++looks_ % kLooksPerLookAtSocket == 0) {
     if (is_gone()) return fail(-ECONNRESET);
     if (is_stuck()) return fail(-ETIMEDOUT, "nothing arrives any more");
+    constexpr std::uint64_t kReturnNs = 1'000'000'000;  // else the other side takes it for stuck
+    if (consumed_ != told_ && monotonic_ns() - returned_at_ns_ > kReturnNs) return_buffers();
   }
   while (!emptied_.empty() && post(emptied_.front())) emptied_.pop_front();
   if (const long error = complete(); error != 0) return fail(error);
@@ -404,6 +406,7 @@ long OfiConnection::progress() {
 // Tells the other side that it can use their buffers again.
 void OfiConnection::return_buffers() {
   if (!filled_.empty() || free_.empty()) return;
+  returned_at_ns_ = monotonic_ns();
   const std::uint32_t index = free_.back();
   free_.pop_back();
   fill(index, nullptr, 0, 0);
@@ -469,6 +472,11 @@ long OfiConnection::complete() {
     if (n == -FI_EAVAIL) {
       fi_cq_err_entry error = {};
       fi_cq_readerr(queue_.get(), &error, 0);
+      auto* failed = static_cast<Operation*>(error.op_context);
+      if (error.err == FI_ETRUNC && failed != nullptr && failed->kind == Operation::Kind::kReceive) {
+        emptied_.push_back(failed->index);  // larger than what relays send: of a stranger
+        continue;
+      }
       return error.err != 0 ? -error.err : -EIO;
     }
     if (n < 0) return n;
@@ -684,15 +692,10 @@ long OfiConnection::receive(std::byte* to, std::size_t bytes) {
 
 int OfiConnection::wait_for(std::vector<pollfd>& all) {
   constexpr int kLongMs = 1'000;
-  constexpr std::uint64_t kReturnNs = 1'000'000'000;  // else the other side takes it for stuck
   all.push_back({plan_.socket, POLLIN, 0});
   looks_ = 0 - 1u;  // it may be the socket that wakes the process: look at it then
   if (failed_ != 0 || (!parts_.empty() && parts_.front().is_there)) return 0;
   if (peer_ == FI_ADDR_UNSPEC) return kLongMs;
-  if (consumed_ != told_ && monotonic_ns() - returned_at_ns_ > kReturnNs) {
-    returned_at_ns_ = monotonic_ns();
-    return_buffers();
-  }
   if (wait_fd_ < 0) return 1;
   fid* waits[] = {&queue_->fid};
   if (fi_trywait(fabric_.get(), waits, 1) != FI_SUCCESS) return 0;

@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "relay/fabric.h"
@@ -204,6 +206,33 @@ TEST_F(FabricTest, RefusesPayloadThatWasNotAnnouncedThere) {
     n = sides_[1].connection->receive(elsewhere.data(), elsewhere.size());
   }
   EXPECT_EQ(n, -EPROTO);
+}
+
+// The provider's connection can be dead while the socket is alive.
+TEST_F(FabricTest, FailsIfThereIsNoAnswerForLong) {
+  open();
+  std::vector<std::byte> own(100), copied;
+  ASSERT_EQ(carry(0, {{own.data(), own.size()}}, &copied), 0);
+  std::byte byte;
+  constexpr auto kLong = std::chrono::seconds(22);
+  const auto look_for = [&](bool both) {
+    long n = 0;
+    const auto end = std::chrono::steady_clock::now() + kLong;
+    while (n == 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::vector<pollfd> all;
+      for (std::uint32_t i = 0; i < (both ? 2u : 1u); ++i) {
+        sides_[i].connection->wait_for(all);
+        if (n == 0) n = sides_[i].connection->receive(&byte, 1);
+      }
+    }
+    return n;
+  };
+  EXPECT_EQ(look_for(true), 0);  // the other side says that it has read what came
+  iovec piece = {own.data(), own.size()};
+  ASSERT_EQ(sides_[0].connection->send(&piece, 1, false), static_cast<long>(own.size()));
+  EXPECT_EQ(look_for(false), -ETIMEDOUT);
+  EXPECT_EQ(sides_[0].connection->why(), "nothing arrives any more");
 }
 
 TEST_F(FabricTest, NoticesThatTheOtherSideHasGone) {

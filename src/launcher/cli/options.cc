@@ -392,11 +392,14 @@ std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
     if (!lease.ok()) return lease.error();
     o.lease_ns = lease.value();
   }
-  if (!o.survive_host && (o.spares > 0 || o.beside || !raw.lease.empty())) {
-    return usage(std::string(o.beside            ? "--oversubscribe-on-loss"
-                             : raw.lease.empty() ? "--spares"
-                                                 : "--lease") +
-                 " is for jobs that survive the loss of a host; add --survive host");
+  const bool has_place = o.spares > 0 || o.beside;
+  if (!o.survive_host && !raw.lease.empty()) {
+    return usage("--lease is for jobs that survive the loss of a host; add --survive host");
+  }
+  if (!o.survive_host && has_place && o.checkpoint_directory.empty()) {
+    return usage(std::string(o.beside ? "--oversubscribe-on-loss" : "--spares") +
+                 " is for jobs that go on after the loss of a host; add --survive host, or "
+                 "--checkpoint-dir DIR to begin again from written sets");
   }
   if (const auto error = finish_joining(raw, o)) return error;
   return read_layout(raw.layout, o.layout);

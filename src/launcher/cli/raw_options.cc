@@ -156,12 +156,13 @@ void describe_deaths(CLI::App& app, Raw& raw) {
                  "lost, and ends its ranks by itself (default: 5)")
       ->type_name("SECONDS");
   app.add_option("--spares", raw.spares,
-                 "with --survive host: the last N hosts of the list run\n"
-                 "no rank until another one is lost")
+                 "with --survive host or --checkpoint-dir: the last N\n"
+                 "hosts of the list run no rank until another one is\n"
+                 "lost")
       ->type_name("N");
   app.add_flag("--oversubscribe-on-loss", raw.options.beside,
-               "with --survive host: if no spare is left, the ranks of a\n"
-               "lost host go on on another host of the job");
+               "the same: if no spare is left, the ranks of a lost host\n"
+               "go on on another host of the job");
   app.add_flag("--begin-again", raw.begin_again,
                "if a dead rank cannot be started again, and there is\n"
                "nothing to go on from in --checkpoint-dir: all ranks\n"

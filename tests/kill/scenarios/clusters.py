@@ -15,6 +15,7 @@ from scenarios.hosts import flags_of
 from scenarios.hosts_lost import EVERY_50_MS, newest
 from scenarios.snapshots import require_same
 from scenarios.written_images import place, require_whole
+from scenarios.written_on_hosts import MESSAGES, require_lines
 
 
 @contextlib.contextmanager
@@ -121,6 +122,30 @@ def cluster_is_disturbed(t, how):
             require_same(result, expected, 3)
             require(not result.named("host_lost"), "a host was lost", result)
             net.require_empty(result)
+
+
+@scenario(where=["spare", "beside"], limit_s=300)
+def cluster_begins_again_elsewhere(t, where):
+    """Hosts lose their power without --survive host: the job begins again from the newest written set,
+    with a spare in the place of each, or with their ranks beside others."""
+    expected = t.undisturbed(3, *MESSAGES)
+    slots = [1, 1, 1, 1, 1] if where == "spare" else [1, 1, 1]
+    more = ["--spares", "2"] if where == "spare" else ["--oversubscribe-on-loss"]
+    with cluster(len(slots)) as (net, ssh), tempfile.TemporaryDirectory(prefix="kill-test-") as sets:
+
+        def interfere(job):
+            for victim in (1, 2):
+                before = newest(job, "images"), newest(job, "begin_again")
+                job.until(lambda before=before: newest(job, "images") > before[0], "another set is written")
+                net.hosts[victim].lose_power()
+                job.until(lambda before=before: newest(job, "begin_again") > before[1], "the job begins again")
+
+        written = ["--checkpoint-dir", sets, "--checkpoint-every", "0.3", "--max-restarts", "100"]
+        result = t.run(3, *MESSAGES, **on(net, ssh, slots, *written, *more), interfere=interfere)
+        require(result.code == 0, f"exit code {result.code}", result)
+        require(len(result.named("begin_again")) == 2, "it did not begin again twice", result)
+        require_lines(result, expected, 3, 2)
+        net.require_empty(result)
 
 
 @scenario(silent_s=[2, 20], limit_s=300)
