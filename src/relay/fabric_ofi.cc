@@ -1,7 +1,5 @@
 // Connections between relays through libfabric. Built as librejoin_fabric.so.
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -26,15 +24,12 @@
 #include <vector>
 
 #include "relay/fabric.h"
+#include "relay/fabric_providers.h"
 #include "relay/frames.h"
 #include "wire/random.h"
 
 namespace rejoin::relay {
 namespace {
-
-constexpr std::uint32_t kVersion = FI_VERSION(1, 14);
-constexpr std::uint64_t kMrModes =
-    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
 // A message is at most this large, and so many may be on their way before the receiver returns
 // their buffers.
@@ -85,74 +80,11 @@ struct Close {
 };
 template <class Fid>
 using Owner = std::unique_ptr<Fid, Close>;
-struct FreeInfo {
-  void operator()(fi_info* i) const { fi_freeinfo(i); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
-
-// The providers from which one is chosen: the first that this machine has. FI_PROVIDER restricts
-// libfabric to some; then any other one is taken, too.
-struct Candidate {
-  const char* name;
-  bool needs_source;  // there is one for each address of the machine
-};
-constexpr Candidate kCandidates[] = {
-    {"efa", false}, {"cxi", false}, {"verbs;ofi_rxm", false}, {"net", true}, {"tcp;ofi_rxm", true}};
-
-Info get_info(const char* provider, const char* source) {
-  const Info hints(fi_allocinfo());
-  if (!hints) return nullptr;
-  hints->caps = FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_REMOTE_READ;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = kMrModes;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  if (provider != nullptr) hints->fabric_attr->prov_name = strdup(provider);
-  fi_info* found = nullptr;
-  const int error =
-      fi_getinfo(kVersion, source, nullptr, source != nullptr ? FI_SOURCE : 0, hints.get(), &found);
-  return Info(error == 0 ? found : nullptr);
-}
-
-Info find_info(const char* source) {
-  for (const Candidate& c : kCandidates) {
-    if (Info found = get_info(c.name, source)) return found;
-    if (c.needs_source || source == nullptr) continue;
-    if (Info found = get_info(c.name, nullptr)) return found;
-  }
-  if (getenv("FI_PROVIDER") == nullptr) return nullptr;
-  if (Info found = get_info(nullptr, source)) return found;
-  return get_info(nullptr, nullptr);
-}
-
 std::uint64_t monotonic_ns() {
   timespec t = {};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(t.tv_nsec);
-}
-
-// This end's address, as a number.
-std::optional<std::string> address_of(int socket) {
-  sockaddr_storage all = {};
-  socklen_t bytes = sizeof all;
-  auto* address = reinterpret_cast<sockaddr*>(&all);
-  if (getsockname(socket, address, &bytes) != 0) return std::nullopt;
-  const auto* six = reinterpret_cast<const sockaddr_in6*>(&all);
-  if (all.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
-    sockaddr_in four = {};
-    four.sin_family = AF_INET;
-    memcpy(&four.sin_addr, six->sin6_addr.s6_addr + 12, sizeof four.sin_addr);
-    memcpy(&all, &four, bytes = sizeof four);
-  }
-  char text[NI_MAXHOST];
-  if (getnameinfo(address, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) {
-    return std::nullopt;
-  }
-  return text;
 }
 
 class OfiConnection final : public FabricConnection {
@@ -273,7 +205,7 @@ std::string text_of(const char* what, long error) {
 
 std::string OfiConnection::open() {
   const std::optional<std::string> source = address_of(plan_.socket);
-  info_ = find_info(source ? source->c_str() : nullptr);
+  info_ = find_info(source);
   if (!info_) return "libfabric has no provider for " + source.value_or("it");
   const auto made = [](auto& owner, auto* pointer, int error) {
     owner.reset(error == 0 ? pointer : nullptr);
@@ -473,7 +405,8 @@ long OfiConnection::complete() {
       fi_cq_err_entry error = {};
       fi_cq_readerr(queue_.get(), &error, 0);
       auto* failed = static_cast<Operation*>(error.op_context);
-      if (error.err == FI_ETRUNC && failed != nullptr && failed->kind == Operation::Kind::kReceive) {
+      if (error.err == FI_ETRUNC && failed != nullptr &&
+          failed->kind == Operation::Kind::kReceive) {
         emptied_.push_back(failed->index);  // larger than what relays send: of a stranger
         continue;
       }
@@ -706,12 +639,7 @@ int OfiConnection::wait_for(std::vector<pollfd>& all) {
 class OfiFabric final : public Fabric {
  public:
   std::string provider(std::string* why) override {
-    Info found;
-    for (const Candidate& c : kCandidates) {
-      if (!found) found = get_info(c.name, nullptr);
-    }
-    if (!found && getenv("FI_PROVIDER") != nullptr) found = get_info(nullptr, nullptr);
-    if (found) return found->fabric_attr->prov_name;
+    if (const Info found = find_any_info()) return found->fabric_attr->prov_name;
     const char* chosen = getenv("FI_PROVIDER");
     *why = chosen != nullptr ? "FI_PROVIDER=" + std::string(chosen) + " is none that can be used"
                              : "no provider of libfabric can be used";

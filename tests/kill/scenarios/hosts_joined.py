@@ -194,7 +194,7 @@ def joined_host_is_cut(t):
                 job.until(lambda: newest(job, "rollback") > 0, "its ranks go on")
                 job.until(lambda: hosts.agents["b"].poll() is not None, "its agent has ended")
 
-            flags = ["--listen", ":0", "-H", "a,b,c", "--spares", "1", "--survive", "host", "--lease", "1", *EVERY_50_MS]
+            flags = ["--listen", ":0", "-H", "a,b,c", "--spares", "1", "--survive", "host", "--lease", "3", *EVERY_50_MS]
             result = t.run(2, *DRIFT, flags=flags, prefix=here, interfere=interfere)
         judge_drift(result, 2, DRIFT_STEPS)
         said, codes = hosts.text("b"), hosts.codes()

@@ -210,7 +210,7 @@ def host_is_frozen(t):
     if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
         raise Skip("a namespace for processes needs root")
     flags = ["-H", "127.0.0.2:2,127.0.0.3:2,127.0.0.4:2", "--remote-shell", t.script("shell", APART)]
-    flags += [*EVERY_50_MS, "--survive", "host", "--spares", "1", "--lease", "0.5"]
+    flags += [*EVERY_50_MS, "--survive", "host", "--spares", "1", "--lease", "2"]
 
     def interfere(job):
         job.until(lambda: newest(job, "stored") > 0, "a set is kept")
@@ -230,7 +230,7 @@ def host_is_frozen(t):
     for _ in range(20 if t.long else 1):
         result = t.run(4, "drift", "how=values", "steps=2500", "pause_us=500", flags=flags, interfere=interfere)
         judge_lost(t, result, 4, 2500, 1)
-        require("was silent for more than 500.0 ms" in result.err, "it does not say why", result)
+        require("was silent for more than 2.0 s" in result.err, "it does not say why", result)
 
 
 # As a remote shell: what it has started does not end with it.
@@ -273,7 +273,7 @@ def host_has_a_stopped_agent(t, layout):
                 os.kill(victim, signal.SIGKILL)
 
     for _ in range(20 if t.long else 1):
-        flags = alone(t, slots, "--lease", "1")
+        flags = alone(t, slots, "--lease", "3")
         result = t.run(sum(slots), "drift", "how=values", "steps=4000", "pause_us=500", flags=flags, interfere=interfere)
         judge_lost(t, result, sum(slots), 4000, 1)
         require("silent for" in result.err, "it does not say why", result)
@@ -317,7 +317,7 @@ sys.exit(agent.wait())
 def host_is_loud_not_lost(t):
     """What ranks print takes longer to ftrun than a lease: their hosts answer meanwhile."""
     flags = ["-H", "127.0.0.2:1,127.0.0.3:1", "--remote-shell", t.script("narrow", NARROW)]
-    flags += ["--survive", "host", "--lease", "1"]
+    flags += ["--survive", "host", "--lease", "2"]
     result = t.run(2, "/bin/sh", "-c", "yes 0123456789abcdef | head -n 1000000", flags=flags)
     require(result.code == 0, f"exit code {result.code}", result)
     require(not result.named("host_lost"), "a host was lost", result)
