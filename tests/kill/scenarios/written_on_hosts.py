@@ -297,7 +297,7 @@ def lose_when_written(job):
 @scenario(way=["one", "two"], sweeps=True, limit_s=300)
 def begins_again_on_hosts(t, way):
     """A host is lost without --survive host, or two at once: ftrun begins again from the newest set."""
-    layout, flags = ("2,1", []) if way == "one" else ("1,1,1", ["--survive", "host", "--spares", "1"])
+    layout, flags = ("2,1", []) if way == "one" else ("1,1,1", ["--survive", "host", "--spares", "1", "--lease", "60"])
     expected = t.undisturbed(3, *MESSAGES)
     for _ in range(30 if t.long else 2):
         with place(t, layout) as where:
