@@ -81,7 +81,7 @@ struct Segments::Link {
 
   void connect() {
     queue.frames.clear();
-    pulls = broken == journal::Rule::kNone && connections++ % 3 == 2;
+    pulls = broken == journal::Rule::kNone && connections++ % 4 == 3;
     source.reset();
     arena.emplace(memory.get(), kArenaBytes);
     source = std::make_unique<relay::Source>(base, node, peer, *arena);
@@ -241,7 +241,10 @@ bool Segments::show(Link& link, engine::SimRandom& random, const LoanOf& loan_of
   link.queue.frames.pop_front();
   if (f.head.kind == Kind::kAsk) return back_of(link).source->asks(f.head.at, f.head.index);
   if (f.head.kind != Kind::kPayload) return link.sink.apply(f.head, f.body.data());
-  if (f.is_pulled) return pull(link, f) && pull(link, f);
+  while (f.is_pulled && !f.has_landed) {
+    if (!pull(link, f)) return false;
+  }
+  if (f.is_pulled) return true;
   std::byte* to = link.sink.place(f.head);
   if (to == nullptr) return false;
   if (random.one_in(2) && lend(link, f.head.at, f.body, loan_of)) return true;

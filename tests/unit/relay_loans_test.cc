@@ -17,9 +17,7 @@
 namespace rejoin::test {
 namespace {
 
-using journal::kVacantStores;
 using journal::Loan;
-using journal::Step;
 using relay::Did;
 using relay::Link;
 using relay::What;
