@@ -23,13 +23,17 @@ FABRIC = ("--between-nodes", "fabric")
 PROVIDERS = {"tcp": "tcp;ofi_rxm", "net": "net", "udp": "udp;ofi_rxd"}
 
 
-@contextlib.contextmanager
-def provider(name):
-    """The environment chooses a provider of libfabric."""
+def needs_libfabric():
     try:
         ctypes.CDLL("libfabric.so.1")
     except OSError:
         raise Skip("libfabric (libfabric1) is not installed") from None
+
+
+@contextlib.contextmanager
+def provider(name):
+    """The environment chooses a provider of libfabric."""
+    needs_libfabric()
     os.environ["FI_PROVIDER"] = PROVIDERS[name]
     try:
         yield
@@ -93,6 +97,7 @@ def fabric_refuses(t, option):
     ftrun = t.ftrun
     with tempfile.TemporaryDirectory(prefix="kill-test-") as root:
         if option == "provider":
+            needs_libfabric()
             environment = ["env", "FI_PROVIDER=unknown"]
             says = "--between-nodes fabric: FI_PROVIDER=unknown is none that can be used"
         elif option == "encrypt":
