@@ -1,6 +1,7 @@
 """Jobs whose hosts encrypt what they send to each other (--encrypt): deaths as without it, and what
 can be read on the wire."""
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -141,20 +142,29 @@ def encrypted_refuses(t):
         require(f"--encrypt: {shell}, which would carry" in said[0], f"it says {said}", result)
 
 
-@scenario()
-def encrypted_without_openssl(t):
-    """One line says what is missing, before anything starts."""
-    built = os.path.dirname(os.path.dirname(os.path.realpath(t.ftrun)))
+@contextlib.contextmanager
+def without(t, library):
+    """An ftrun that lacks one of its libraries."""
+    built, built_ftrun = os.path.dirname(os.path.dirname(os.path.realpath(t.ftrun))), t.ftrun
     with tempfile.TemporaryDirectory(prefix="kill-test-") as root:
         os.makedirs(f"{root}/bin")
         os.makedirs(f"{root}/lib")
         shutil.copy(t.ftrun, f"{root}/bin/ftrun")
         for name in os.listdir(f"{built}/lib"):
-            if name != "librejoin_tls.so":
+            if name != library:
                 os.symlink(f"{built}/lib/{name}", f"{root}/lib/{name}")
-        built_ftrun, t.ftrun = t.ftrun, f"{root}/bin/ftrun"
+        t.ftrun = f"{root}/bin/ftrun"
+        try:
+            yield
+        finally:
+            t.ftrun = built_ftrun
+
+
+@scenario()
+def encrypted_without_openssl(t):
+    """One line says what is missing, before anything starts."""
+    with without(t, "librejoin_tls.so"):
         result = t.run(2, "steps", "count=3", flags=flags_of("1,1", ENCRYPT))
-        t.ftrun = built_ftrun
     said = messages(result)
     require(result.code == 1 and len(said) == 1, f"exit code {result.code}", result)
     require("--encrypt need OpenSSL (libssl3)" in said[0], f"it says {said}", result)

@@ -4,8 +4,6 @@ the providers that need no special network."""
 import contextlib
 import ctypes
 import os
-import shutil
-import tempfile
 
 from harness import Skip, require, scenario
 from scenarios.endings import messages
@@ -16,6 +14,7 @@ from scenarios.hosts import (
     hosts_relays_and_ranks_die,
     hosts_relays_die,
 )
+from scenarios.hosts_encrypted import without
 from scenarios.hosts_lost import drifts
 from scenarios.layouts import layout_images
 
@@ -93,28 +92,19 @@ def fabric_host_is_lost(t, layout):
 @scenario(option=["provider", "encrypt", "library"])
 def fabric_refuses(t, option):
     """One line says what is wrong, before anything starts."""
-    flags, environment, code, says = flags_of("1,1", *FABRIC), [], 1, ""
-    ftrun = t.ftrun
-    with tempfile.TemporaryDirectory(prefix="kill-test-") as root:
-        if option == "provider":
-            needs_libfabric()
-            environment = ["env", "FI_PROVIDER=unknown"]
-            says = "--between-nodes fabric: FI_PROVIDER=unknown is none that can be used"
-        elif option == "encrypt":
-            flags, code = [*flags, "--encrypt"], 2
-            says = "--encrypt: what goes through libfabric is not encrypted"
-        else:
-            built = os.path.dirname(os.path.dirname(os.path.realpath(t.ftrun)))
-            os.makedirs(f"{root}/bin")
-            os.makedirs(f"{root}/lib")
-            shutil.copy(t.ftrun, f"{root}/bin/ftrun")
-            for name in os.listdir(f"{built}/lib"):
-                if name != "librejoin_fabric.so":
-                    os.symlink(f"{built}/lib/{name}", f"{root}/lib/{name}")
-            t.ftrun = f"{root}/bin/ftrun"
-            says = "--between-nodes fabric needs libfabric (libfabric1)"
+    flags, environment, code, without_one = flags_of("1,1", *FABRIC), [], 1, contextlib.nullcontext()
+    if option == "provider":
+        needs_libfabric()
+        environment = ["env", "FI_PROVIDER=unknown"]
+        says = "--between-nodes fabric: FI_PROVIDER=unknown is none that can be used"
+    elif option == "encrypt":
+        flags, code = [*flags, "--encrypt"], 2
+        says = "--encrypt: what goes through libfabric is not encrypted"
+    else:
+        without_one = without(t, "librejoin_fabric.so")
+        says = "--between-nodes fabric needs libfabric (libfabric1)"
+    with without_one:
         result = t.run(2, "steps", "count=3", flags=flags, prefix=environment)
-        t.ftrun = ftrun
     said = messages(result)
     require(result.code == code and len(said) == 1, f"exit code {result.code}", result)
     require(says in said[0], f"it says {said}", result)
