@@ -31,19 +31,20 @@
 namespace rejoin::relay {
 namespace {
 
-// A message is at most this large, and so many may be on their way before the receiver returns
-// their buffers.
+// Maximum size of a message, and the number of messages that a sender may have outstanding before
+// the receiver returns credits.
 constexpr std::size_t kBufferBytes = 32 * 1024;
 constexpr std::uint32_t kCredits = 28;
-constexpr std::uint32_t kBuffers = 32;  // some are for messages that only return others
+constexpr std::uint32_t kBuffers = 32;  // posted receives; the surplus is for credit messages
 static_assert((kBuffers & (kBuffers - 1)) == 0, "sequence numbers overflow");
 // Smaller payload is copied into a message, so that it does not wait for the receiver to read it.
 constexpr std::size_t kLeastPulled = 16 * 1024;
-// The segment is registered with the network piece by piece: that can take memory for all of it.
+// Granularity of memory registration. Registering can pin pages, so only chunks in use are
+// registered, not the whole segment, which is sparse.
 constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
 static_assert(kMostBytes >= kChunkBytes);
 
-// Both sides tell each other where they are, over the TCP connection.
+// Exchanged once over the TCP connection: the provider and the endpoint's address.
 struct Hello {
   char protocol[8];
   char provider[64];
@@ -80,6 +81,7 @@ struct Close {
 };
 template <class Fid>
 using Owner = std::unique_ptr<Fid, Close>;
+
 std::uint64_t monotonic_ns() {
   timespec t = {};
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -139,7 +141,8 @@ class OfiConnection final : public FabricConnection {
   bool is_payload(const std::byte* at) const {
     return at >= plan_.base && at < plan_.base + plan_.bytes;
   }
-  // The first reason counts.
+  // Marks the connection as failed. Later errors are consequences of the first one, and are
+  // dropped.
   long fail(long error, const char* why = nullptr) {
     if (failed_ != 0 || error == 0) return failed_;
     if (why != nullptr) {
@@ -154,7 +157,8 @@ class OfiConnection final : public FabricConnection {
 
   FabricPlan plan_;
   Info info_;
-  // In the order in which they are made, so that the endpoint, which uses all others, ends first.
+  // Declared in order of creation. Members are destroyed in reverse order, so the endpoint is
+  // closed before the objects that it refers to.
   Owner<fid_fabric> fabric_;
   Owner<fid_domain> domain_;
   Owner<fid_cq> queue_;
@@ -313,7 +317,7 @@ fid_mr* OfiConnection::registered(std::uint64_t at) {
   return chunks_.emplace(chunk, std::move(made)).first->second.get();
 }
 
-// --- What libfabric has done
+// --- Progress and completions
 
 // Returns 0, or a negative error: the connection has ended.
 long OfiConnection::progress() {
@@ -335,7 +339,7 @@ long OfiConnection::progress() {
   return failed_;
 }
 
-// Tells the other side that it can use their buffers again.
+// Returns credits in a message without payload.
 void OfiConnection::return_buffers() {
   if (!filled_.empty() || free_.empty()) return;
   returned_at_ns_ = monotonic_ns();
@@ -345,8 +349,8 @@ void OfiConnection::return_buffers() {
   if (!send_message(index)) filled_.push_back(index);
 }
 
-// Whether there should be an answer, and has been none for long. The socket can be alive while the
-// provider's connection is not.
+// Timeout: the peer owes credits, a read or a missing message, and nothing has arrived for 20 s.
+// The TCP connection can be alive while the provider's connection is not.
 bool OfiConnection::is_stuck() {
   constexpr std::uint64_t kLongNs = 20'000'000'000;
   const bool is_early = std::any_of(early_.begin(), early_.end(), [](auto& e) { return bool(e); });
@@ -358,7 +362,7 @@ bool OfiConnection::is_stuck() {
   return monotonic_ns() - heard_at_ns_ > kLongNs;
 }
 
-// Reads what the other side says of itself.
+// Receives the peer's Hello, and resolves its address.
 long OfiConnection::hear() {
   const ssize_t n = recv(plan_.socket, reinterpret_cast<char*>(&hello_) + heard_,
                          sizeof hello_ - heard_, MSG_DONTWAIT);
@@ -380,14 +384,14 @@ long OfiConnection::hear() {
   return fi_av_insert(addresses_.get(), hello_.address, 1, &peer_, 0, nullptr) == 1 ? 0 : -EPROTO;
 }
 
-// Nothing more is said over the socket.
+// The peer sends nothing after its Hello, so a readable socket means that the connection has ended.
 bool OfiConnection::is_gone() {
   char byte = 0;
   const ssize_t n = recv(plan_.socket, &byte, 1, MSG_DONTWAIT);
   return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-// Gives a buffer to libfabric for what comes next.
+// Posts a receive buffer.
 bool OfiConnection::post(std::uint32_t index) {
   const ssize_t error = fi_recv(endpoint_.get(), buffer(index), kBufferBytes,
                                 descriptor_of_buffers(), FI_ADDR_UNSPEC, &operations_[index]);
@@ -430,7 +434,8 @@ long OfiConnection::complete() {
   }
 }
 
-// Messages may complete in another order than they were sent in, and strangers may send some.
+// Restores the order of messages: receives may complete out of order. Messages without the
+// connection's secret are dropped, because any process can reach the endpoint.
 long OfiConnection::arrived(std::uint32_t index, std::size_t bytes) {
   MessageHead head;
   if (bytes >= sizeof head) memcpy(&head, buffer(index), sizeof head);
@@ -449,7 +454,7 @@ long OfiConnection::arrived(std::uint32_t index, std::size_t bytes) {
   return 0;
 }
 
-// Notes what a message says.
+// Queues the parts of a message, and starts no reads yet.
 long OfiConnection::parse(std::uint32_t index) {
   MessageHead head;
   memcpy(&head, buffer(index), sizeof head);
@@ -511,8 +516,8 @@ long OfiConnection::start_reads() {
 
 // --- Sending
 
-// Puts into a buffer what has room there, from `skip` bytes behind the beginning of the pieces on.
-// Returns how many of their bytes.
+// Encodes the next message: as much of the pieces, from byte `skip` on, as fits into a buffer.
+// Returns the number of bytes of the pieces that it covers.
 std::size_t OfiConnection::fill(std::uint32_t index, const iovec* pieces, std::size_t count,
                                 std::size_t skip) {
   std::byte* const begin = send_buffer(index);
@@ -560,7 +565,7 @@ std::size_t OfiConnection::fill(std::uint32_t index, const iovec* pieces, std::s
   return taken;
 }
 
-// False: libfabric has no room.
+// Returns false if the provider's transmit queue is full.
 bool OfiConnection::send_message(std::uint32_t index) {
   std::byte* const begin = send_buffer(index);
   MessageHead head;
@@ -604,7 +609,7 @@ long OfiConnection::receive(std::byte* to, std::size_t bytes) {
     Part& part = parts_.front();
     const std::size_t n = std::min<std::size_t>(bytes - done, part.bytes - part.taken);
     if (part.is_pulled) {
-      // What was read lies where it belongs, and what comes behind it is something else.
+      // fi_read has already stored these bytes at their final place, which must be the caller's.
       const bool is_its_place = to + done == plan_.base + part.pull.at + part.taken;
       if (!is_its_place && done > 0) break;
       if (!is_its_place) return fail(-EPROTO);

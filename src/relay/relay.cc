@@ -294,6 +294,7 @@ void Relay::begin(Peer& peer, const Arrived& arrived) {
                 plan_.node, peer.node, why.c_str());
       }
       pause_for(kPauseNs);
+      peer.link->end();
       forget(peer);
       return;
     }

@@ -91,7 +91,9 @@ std::optional<Error> RelayProcess::load_fabric() {
   std::string why;
   char text[256];
   pollfd said = {from.get(), POLLIN, 0};
-  if (child > 0 && poll(&said, 1, kPatienceMs) == 0) {
+  int ready = 0;
+  while (child > 0 && (ready = poll(&said, 1, kPatienceMs)) < 0 && errno == EINTR) continue;
+  if (child > 0 && ready == 0) {
     kill(child, SIGKILL);
     why = "libfabric has not found its providers within 10 s";
   }
