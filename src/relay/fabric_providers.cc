@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <map>
+
 namespace rejoin::relay {
 namespace {
 
@@ -41,9 +43,7 @@ Info get_info(const char* provider, const char* source) {
   return Info(error == 0 ? found : nullptr);
 }
 
-}  // namespace
-
-Info find_info(const std::optional<std::string>& address) {
+Info search(const std::optional<std::string>& address) {
   const char* const source = address ? address->c_str() : nullptr;
   for (const Candidate& c : kCandidates) {
     if (Info found = get_info(c.name, source)) return found;
@@ -53,6 +53,15 @@ Info find_info(const std::optional<std::string>& address) {
   if (getenv("FI_PROVIDER") == nullptr) return nullptr;
   if (Info found = get_info(nullptr, source)) return found;
   return get_info(nullptr, nullptr);
+}
+
+}  // namespace
+
+Info find_info(const std::optional<std::string>& address) {
+  static std::map<std::optional<std::string>, Info> found;
+  Info& info = found[address];
+  if (!info) info = search(address);
+  return Info(info ? fi_dupinfo(info.get()) : nullptr);
 }
 
 Info find_any_info() {

@@ -16,7 +16,8 @@ using Info = std::unique_ptr<fi_info, FreeInfo>;
 
 // The address of this end of a connection of TCP, as a number.
 std::optional<std::string> address_of(int socket);
-// The best provider that reaches what this address reaches, or null. Takes up to some seconds.
+// The best provider that reaches what this address reaches, or null. The first time that it is
+// asked for an address may take some seconds; what was found then is kept. For one thread.
 Info find_info(const std::optional<std::string>& address);
 // The best provider for any address, or null.
 Info find_any_info();

@@ -229,6 +229,7 @@ class Player {
   std::uint64_t questions_ = 0;
   std::uint64_t collectives_ = 0;  // nonblocking collectives begun so far
   std::uint64_t outstanding_ = 0;  // those of them that are outstanding
+  std::size_t most_of_area_ = 0;   // bytes that any of them has used
   std::uint64_t bootstrap_operations_ = 0;
   std::uint64_t site_ = 0;
   recovery::Hint hint_;

@@ -38,6 +38,7 @@ class SimCollective final : public recovery::Nonblocking {
     auto* data = reinterpret_cast<Element*>(reinterpret_cast<std::byte*>(this) + used_);
     used_ += (elements * sizeof(Element) + 63) / 64 * 64;
     if (used_ > kAreaBytes) player_.job_.fail_if("too large for a nonblocking collective");
+    player_.most_of_area_ = std::max(player_.most_of_area_, used_);
     return {data, elements};
   }
   // This rank's contribution; tagged if another incarnation may contribute something else.
@@ -158,13 +159,14 @@ std::vector<std::span<std::byte>> Player::memory_in_use() const {
       outstanding_ > 0 ? std::min<std::uint64_t>(collectives_, kMostOutstanding) : 1;
   for (std::uint64_t i = 1; i <= areas; ++i) {
     const std::uint64_t area = (collectives_ - i) % kMostOutstanding;
-    all.emplace_back(memory_ + kAreaBegin + area * kAreaBytes, kAreaBytes);
+    all.emplace_back(memory_ + kAreaBegin + area * kAreaBytes, most_of_area_);
   }
   return all;
 }
 
 SimCollective* Player::make_collective(Comm& c, OpKind kind, int root) {
   std::byte* at = memory_ + kAreaBegin + collectives_++ % kMostOutstanding * kAreaBytes;
+  most_of_area_ = std::max(most_of_area_, sizeof(SimCollective));
   return new (at) SimCollective(*this, c, kind, root);
 }
 
