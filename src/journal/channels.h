@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "journal/arena.h"
 #include "journal/contexts.h"
+#include "journal/direct.h"
 #include "journal/host.h"
 #include "journal/journal.h"
 #include "journal/log.h"
@@ -23,7 +25,7 @@ class Channels {
  public:
   // Bytes of a message that become visible together. Larger messages are read while being written.
   // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
-  static constexpr std::uint64_t kPieceBytes = 64 * 1024;
+  static constexpr std::uint64_t kPieceBytes = 16 * 1024;
   // Pieces that are carried to another node are larger: each takes system calls.
   static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
   static constexpr std::uint64_t kLentPieceBytes = 256 * 1024;
@@ -76,17 +78,26 @@ class Channels {
   // incarnation may have written some of them.
   void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
     const bool near = host_.is_near(to);
+    std::optional<OpenBuffer<H>> open;
+    if (near) open.emplace(host_, to, journal_place(e), data);
     // Another node may have the bytes before the journal: they are sent from where they are.
     const Loan loan = {e.value, const_cast<std::byte*>(data), e.bytes};
     const bool lent = !near && host_.send_from(&loan);
     if (lent) ring(to);
     std::uint64_t at = e.written.load(std::memory_order_relaxed);
     while (at < e.bytes) {
-      const std::uint64_t most = near ? kPieceBytes : lent ? kLentPieceBytes : kFarPieceBytes;
+      const bool is_read = near && open->is_read();
+      const std::uint64_t most = is_read || lent ? kLentPieceBytes
+                                 : near          ? kPieceBytes
+                                                 : kFarPieceBytes;
       const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, most);
       std::byte* place = host_.base() + e.value + at;
       host_.step(Step::kPayload);
-      if (near || lent) {
+      if (is_read) {  // no other process needs these bytes soon
+        host_.plain_store();
+        copy_past_cache(place, data + at, piece);
+        _mm_sfence();
+      } else if (near || lent) {
         host_.payload_stores().copy(place, data + at, piece);
       } else {  // it is read from the cache as it is sent
         copy_payload(place, data + at, piece);
@@ -96,7 +107,7 @@ class Channels {
     }
     if (lent) host_.send_from(nullptr);
     ring(to);
-  }
+  }  // waits for a receiver that reads `data`
 
   // A message is truncated when the marks of its receiver and of its sender have passed it: a
   // sender that goes back in front of it sends it again, and the two are compared.
@@ -141,6 +152,9 @@ class Channels {
     rebase(to);
   }
 
+  Offset journal_place(const ChannelEntry& e) const {
+    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&e) - host_.base());
+  }
   Log& shared(std::uint32_t to) {
     return reinterpret_cast<Log*>(host_.base() + region_.head()->channels)[to];
   }

@@ -22,13 +22,23 @@ enum class Frozen : std::uint8_t {
   kWoken,   // this is the image, woken as the rank's next incarnation
 };
 
+// Bytes in the memory of another process of this machine. A process that was given the same number
+// since does not have `check` at that address.
+struct OpenedBytes {
+  std::uint64_t at;
+  std::uint64_t process;
+  std::uint64_t check_at;
+  std::uint64_t check;
+};
+
 // Two types model it: ShmHost (transport/shm) maps a segment and sleeps on futexes; SimHost
 // (transport/sim) yields to a scheduler at every step.
 template <class H>
 concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_t bytes,
                         std::uint32_t rank, unsigned turn, const void* address, ModuleEntry* module,
                         std::uint64_t* place, const char* text, char* why, wire::MessageType type,
-                        std::uint64_t number, std::atomic<std::uint64_t>& word) {
+                        std::uint64_t number, std::atomic<std::uint64_t>& word,
+                        OpenedBytes& opened) {
   // The segment, and this rank's number.
   { constant.base() } -> std::same_as<std::byte*>;
   { constant.rank() } -> std::same_as<std::uint32_t>;
@@ -70,6 +80,10 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   { host.ahead(rank, number) } -> std::same_as<Ahead>;
   // Whether the rank uses the same segment, so that what is published need not be carried to it.
   { host.is_near(rank) } -> std::same_as<bool>;
+  // Where another process finds bytes of this one's. False: it is not allowed to.
+  { host.open(static_cast<const std::byte*>(nullptr), &opened) } -> std::same_as<bool>;
+  // Reads such bytes. False: not all of them could be read, or that process has ended.
+  { host.read_opened(opened, begin, bytes) } -> std::same_as<bool>;
   // Makes shared memory safe to touch; false: no more memory.
   { host.back(begin, bytes) } -> std::same_as<bool>;
   // The same for payload in any rank's region that its owner only reserved; cheap for memory that

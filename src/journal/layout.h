@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/fault_point.h"
 #include "journal/mix.h"
 #include "journal/shared.h"
 
@@ -31,27 +32,12 @@ inline constexpr std::size_t kStageBytes = 256 * 1024;     // of a staging buffe
 inline constexpr std::uint32_t kMaxStagingBuffers = 1024;  // of a rank: two for each open operation
 inline constexpr std::uint32_t kFirstStagingBuffers = 2;   // so that operations in a row alternate
 
-// --- Fault injection
-
-enum class Moment : std::uint8_t { kBefore, kInside, kAfter };
-enum class PointKind : std::uint8_t { kOperation, kInit, kFinalize };
-
 // The kind of recovery point that the ranks of a job return to, and that low-water marks follow.
 // Decided once for the whole job (recovery/PROTOCOL.md, "Which recovery points").
 enum class Return : std::uint32_t {
   kUndecided,  // so far a rank that dies begins at main, and nothing is truncated
   kImages,     // frozen images of its process; main while it has none
   kVersions,   // checkpoints that the program makes; main while none is committed
-};
-
-// One --kill RANK@POINT#INCARNATION. Written by the launcher before the start; `fired` by the rank.
-struct FaultPoint {
-  std::uint64_t ordinal;  // of the operation in program order, from 1; unused for init, finalize
-  std::uint32_t rank;
-  std::uint32_t incarnation;  // in which it fires
-  PointKind kind;
-  Moment moment;
-  OwnerWord<std::uint8_t> fired;
 };
 
 // --- Control block
@@ -151,6 +137,12 @@ struct WrittenVersions {
   }
 };
 
+// A message's bytes in the memory of its sender, which its receiver may read (journal/direct.h).
+struct Opened {
+  OwnerWord<Offset> message;                              // its entry's place; 0: there is none
+  OwnerWord<std::uint64_t> at, process, check_at, check;  // OpenedBytes
+};
+
 struct RankControl {
   // Agent.
   alignas(kLine) AgentWord<std::uint32_t> death_epoch;  // of its newest death; 0 = never died
@@ -229,6 +221,9 @@ struct RankControl {
   // Written by the helper that clones it: first the newest image's process, then its number.
   OwnerWord<std::int64_t> image_pid;
   OwnerWord<std::uint64_t> image_number;
+
+  alignas(kLine) Opened opened;            // the owner
+  alignas(kLine) OwnerWord<Offset> reads;  // the owner: the message whose bytes it reads now
 };
 
 // --- Logs
@@ -613,8 +608,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN15", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x35314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN16", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x36314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -162,6 +162,13 @@ class PeerView {
   Offset place(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
     return static_cast<Offset>(reinterpret_cast<const std::byte*>(&entry(from, to, k)) - base_);
   }
+  // The message whose bytes its receiver may read in the memory of its sender; 0: there is none.
+  Offset opened(std::uint32_t from) const { return control(from).opened.message.load(); }
+  // REQUIRES that there is one.
+  OpenedBytes opened_bytes(std::uint32_t from) const {
+    const Opened& o = control(from).opened;
+    return {o.at.load(), o.process.load(), o.check_at.load(), o.check.load()};
+  }
   // Likewise. matched_by() the receive that `to` has given it to; 0: none yet.
   std::uint32_t matched(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
     return entry(from, to, k).matched.load();

@@ -75,7 +75,14 @@ void let_recycle(std::byte* base, Recycles what) {
   h->notices.add(kAgentStores, Step::kNotice, 1);
 }
 
+// The process has ended: nothing of its memory can be read any more, and it reads no other's.
+static void close_memory(RankControl* c) {
+  c->opened.message.store(kVacantStores, Step::kDeath, 0);
+  c->reads.store(kVacantStores, Step::kDeath, 0);
+}
+
 void publish_death(std::byte* base, std::uint32_t rank) {
+  close_memory(control_of(base, rank));
   SegmentHeader* h = header_of(base);
   const std::uint32_t epoch = h->epoch.load(std::memory_order_relaxed) + 1;
   // The rank's word first: a reader that sees the epoch finds the rank that died.
@@ -87,6 +94,7 @@ void publish_all_deaths(std::byte* base) {
   SegmentHeader* h = header_of(base);
   const std::uint32_t epoch = h->epoch.load(std::memory_order_relaxed) + 1;
   for (std::uint32_t r = 0; r < h->ranks; ++r) {
+    close_memory(control_of(base, r));
     control_of(base, r)->death_epoch.store(kAgentStores, Step::kDeath, epoch);
   }
   h->epoch.store(kAgentStores, Step::kDeath, epoch, std::memory_order_seq_cst);

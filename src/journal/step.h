@@ -28,6 +28,8 @@ enum class Step : std::uint8_t {
   kPost,          // publishing a message: its `ready`
   kPosted,        // and the channel's tail
   kWritten,       // and how much of its payload is there
+  kOpened,        // showing that the receiver may read the program's buffer, or no longer
+  kReads,         // showing that this rank reads a sender's buffer, or no longer
   kReceive,       // reading whether the next message of a channel is there
   kMatch,         // publishing what a receive of any source was given
   kMatched,       // publishing that a synchronous message was matched

@@ -101,6 +101,9 @@ class Zones {
     if ((z == nullptr || !fits(*z, rounded)) && !open_zone(use, rounded)) return 0;
     const Offset at = z->begin + z->used;
     z->used += rounded;
+    // The next payload will probably be as large.
+    host_.payload_stores().prefetch().expect(host_.base() + z->begin + z->used,
+                                             std::min(rounded, z->bytes - z->used));
     return at;
   }
   // REQUIRES kForReaders. Bytes of a message, safe to touch. sent[ranks]: the number of messages

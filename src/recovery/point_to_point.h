@@ -139,13 +139,13 @@ class PointToPoint {
       if (outbox_.is_posted(to)) return repeat();
     }
     const std::uint64_t k = outbox_.begin(to);
-    std::uint64_t value = 0;
+    std::uint64_t value = 0, written = payload.bytes;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
-    const bool in_pieces =
-        payload.bytes > journal::Channels<H>::kPieceBytes && payload.fill == nullptr;
-    if (in_pieces) {
+    constexpr std::uint64_t kPieceBytes = journal::Channels<H>::kPieceBytes;
+    if (payload.bytes > kPieceBytes && payload.fill == nullptr) {  // the rest is copied behind it
       value = outbox_.allocate(payload.bytes);
       at = static_cast<const std::byte*>(payload.data);
+      written = 0;
     } else if (payload.bytes > journal::kInlineBytes) {
       value = outbox_.allocate(payload.bytes);
       std::byte* place = journal::own_bytes(host_, value);
@@ -156,7 +156,7 @@ class PointToPoint {
     }
     const std::uint32_t hash = hash_bytes(at, payload.bytes);
     inside();
-    outbox_.post(to, label, payload.bytes, hash, value, in_pieces ? 0 : payload.bytes, at);
+    outbox_.post(to, label, payload.bytes, hash, value, written, at);
     return {to, k, shown_tag};
   }
 
@@ -201,6 +201,8 @@ class PointToPoint {
     if (lends && peers_.written(a.from, me, a.index).are_kept) {
       lending.begin_message(peers_.place(a.from, me, a.index), m.value, to, bytes);
     }
+    journal::DirectRead<H> direct(host_, peers_, a.from, peers_.place(a.from, me, a.index));
+    const bool may_read = to != nullptr && host_.is_near(a.from);
     bool asks = false;
     for (std::uint64_t at = end; at < bytes; at = end) {
       const auto has_come = [&](bool thorough) {
@@ -218,10 +220,14 @@ class PointToPoint {
         }
         end = std::min(bytes, written.bytes);
         if (journal::breaks(host_, Rule::kWholeMessage)) end = bytes;
-        return end > at;
+        if (may_read && written.bytes < m.bytes && direct.read(to, at, bytes)) {
+          end = journal::breaks(host_, Rule::kReadWhenWhole) ? bytes : at;
+        }
+        return end > at && (!direct.has_read() || end == bytes);
       };
       // A former incarnation has received what is asked for: that is a part of the replay.
       wait(has_come, [&] { return !asks; });
+      if (direct.has_read()) break;
       lending.for_rest(m.value, at, end, 0, [&](std::uint64_t from, std::uint64_t to_end) {
         take(data + from, from, to_end - from);
       });

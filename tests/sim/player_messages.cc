@@ -12,6 +12,15 @@ namespace {
 
 constexpr std::uint64_t kMessageSite = 0x9000;
 
+// Whether the journal has all bytes of a message that a rank of the same node has sent to this one.
+bool is_in_journal(const SimHost& host, const recovery::Arrived& a) {
+  if (!host.is_near(a.from)) return true;  // it may have gone to the program alone
+  const journal::Offset channels = journal::region_of(host.base(), a.from)->channels;
+  auto& log = reinterpret_cast<journal::Log*>(host.base() + channels)[host.rank()];
+  const auto& entry = *journal::log_at<journal::ChannelEntry>(host.base(), log, a.index);
+  return entry.written.load() >= entry.bytes;
+}
+
 }  // namespace
 
 std::uint32_t Player::begin_message(OpKind kind) {
@@ -94,6 +103,7 @@ void Player::finish(Pending* p) {
     bool again = false;
     job_.fail_if(job_.messages().given(rank(), p->receive.number, a.from, a.index, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);
+    if (!is_in_journal(rank_.host(), a)) job_.fail_if("a message is received before it is stored");
     rank_.messages().consume(p->receive);
     learn(hash + a.from);
   }

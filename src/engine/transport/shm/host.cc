@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,7 +47,11 @@ std::uint64_t page_faults() {
 }  // namespace
 
 ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int sleep_limit_ms)
-    : base_(base), rank_(rank), agent_socket_(agent_socket), sleep_limit_ms_(sleep_limit_ms) {
+    : base_(base),
+      rank_(rank),
+      agent_socket_(agent_socket),
+      process_(getpid()),
+      sleep_limit_ms_(sleep_limit_ms) {
   const SegmentHeader* h = header_of(base);
   light_publish_ = h->light_publish != 0;
   // With a processor for each rank, peers answer within microseconds, or within some tens of them
@@ -64,6 +69,7 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
 
 void ShmHost::woken(int agent_socket) {
   agent_socket_ = agent_socket;
+  process_ = getpid();
   memset(touched_, 0, sizeof touched_);
 }
 
@@ -132,6 +138,36 @@ bool ShmHost::poll_slowly(unsigned turn) {
     __builtin_ia32_pause();
   }
   return true;
+}
+
+bool ShmHost::open(const std::byte* data, journal::OpenedBytes* opened) {
+  if (!may_read_others_) return false;  // then others may not read this one's either
+  // The next incarnation, or another rank's process with this number, has another one there.
+  const std::uint64_t incarnation = control_of(base_, rank_)->incarnation.load();
+  check_ = journal::mix(check_ ^ incarnation << 32 ^ rank_ ^ static_cast<std::uint64_t>(process_));
+  *opened = {reinterpret_cast<std::uintptr_t>(data), static_cast<std::uint64_t>(process_),
+             reinterpret_cast<std::uintptr_t>(&check_), check_};
+  return true;
+}
+
+bool ShmHost::read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes) {
+  constexpr std::size_t kMost = 1 << 20;  // at once: the system call cannot be interrupted
+  const int saved = errno;
+  std::uint64_t check = 0;
+  std::size_t at = 0;
+  bool is_all = true;
+  while (is_all && at < bytes) {
+    const std::size_t piece = std::min(kMost, bytes - at);
+    const iovec local[] = {{to + at, piece}, {&check, sizeof check}};
+    const iovec remote[] = {{reinterpret_cast<void*>(from.at + at), piece},
+                            {reinterpret_cast<void*>(from.check_at), sizeof check}};
+    const long n = syscall(SYS_process_vm_readv, from.process, local, 2, remote, 2, 0);
+    if (n < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES)) may_read_others_ = false;
+    is_all = n == static_cast<long>(piece + sizeof check) && check == from.check;
+    at += piece;
+  }
+  errno = saved;
+  return is_all;
 }
 
 void ShmHost::settle_stores() {

@@ -12,15 +12,15 @@ namespace rejoin::engine {
 
 const char* name_of(Point p) {
   static constexpr const char* kNames[] = {
-      "Enter",    "Look",    "Generation", "SlotNone", "SlotContents", "SlotTag",      "Collect",
-      "Validate", "Stage",   "Staged",     "Reduced",  "Far",          "Payload",      "Record",
-      "Commit",   "Depart",  "Departed",   "Post",     "Posted",       "Written",      "Receive",
-      "Match",    "Matched", "Consumed",   "Ask",      "Outcome",      "Standing",     "Cancel",
-      "Announce", "Ring",    "Intern",     "Model",    "Prepare",      "Acknowledge",  "Decide",
-      "Mark",     "Cursors", "Freeze",     "Position", "Inside",       "Contribution", "Phase",
-      "Context",  "Freed",   "Allocate",   "Grow",     "Observe",      "Notice",       "Flag",
-      "Death",    "Admit",   "Same",       "start",    "image",        "register",     "welcome",
-      "poll",     "sleep",   "operator",   "exit"};
+      "Enter",        "Look",    "Generation", "SlotNone", "SlotContents", "SlotTag",  "Collect",
+      "Validate",     "Stage",   "Staged",     "Reduced",  "Far",          "Payload",  "Record",
+      "Commit",       "Depart",  "Departed",   "Post",     "Posted",       "Written",  "Opened",
+      "Reads",        "Receive", "Match",      "Matched",  "Consumed",     "Ask",      "Outcome",
+      "Standing",     "Cancel",  "Announce",   "Ring",     "Intern",       "Model",    "Prepare",
+      "Acknowledge",  "Decide",  "Mark",       "Cursors",  "Freeze",       "Position", "Inside",
+      "Contribution", "Phase",   "Context",    "Freed",    "Allocate",     "Grow",     "Observe",
+      "Notice",       "Flag",    "Death",      "Admit",    "Same",         "start",    "image",
+      "register",     "welcome", "poll",       "sleep",    "operator",     "exit"};
   static_assert(sizeof kNames / sizeof *kNames == kPoints);
   return kNames[static_cast<unsigned>(p)];
 }
@@ -60,6 +60,23 @@ void SimHost::settle_stores() {
 bool SimHost::settle() {
   if (!simulation_.options_.light_publish || breaks(journal::Rule::kSettle)) return false;
   simulation_.settle();
+  return true;
+}
+
+bool SimHost::open(const std::byte* data, journal::OpenedBytes* opened) {
+  *opened = {reinterpret_cast<std::uintptr_t>(data), actor_, 0, 0};
+  return true;
+}
+
+// In two pieces, between which others may run.
+bool SimHost::read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes) {
+  const auto* at = reinterpret_cast<const std::byte*>(from.at);
+  const std::size_t half = bytes / 2;
+  if (!simulation_.runs(from.process)) return false;
+  std::memcpy(to, at, half);
+  reach(point_of(Step::kReads));
+  if (!simulation_.runs(from.process)) return false;
+  std::memcpy(to + half, at + half, bytes - half);
   return true;
 }
 

@@ -68,6 +68,8 @@ class SimHost {
   // What this process has lent; null: nothing.
   journal::Loan* loan() const { return loan_; }
   journal::Ahead ahead(std::uint32_t, std::uint64_t) { return {}; }
+  bool open(const std::byte* data, journal::OpenedBytes* opened);
+  bool read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes);
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region this is a violation.
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);

@@ -213,6 +213,11 @@ journal::Loan* Simulation::loan_of(std::uint32_t rank) const {
   return p != nullptr && p->runs() ? p->host->loan() : nullptr;
 }
 
+bool Simulation::runs(std::uint64_t process) const {
+  const Process* p = process < processes_.size() ? processes_[process] : nullptr;
+  return p != nullptr && p->actor == process && p->runs();
+}
+
 void Simulation::add_block(std::uint32_t rank, ContextBlock* block) {
   auto& blocks = blocks_[rank];
   if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) blocks.push_back(block);

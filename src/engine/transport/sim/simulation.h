@@ -216,6 +216,7 @@ class Simulation {
   void end_image(std::uint32_t image);
   // What the rank's process has lent; null: nothing, or it does not run.
   journal::Loan* loan_of(std::uint32_t rank) const;
+  bool runs(std::uint64_t process) const;
   bool has_image(std::uint32_t image) const { return images_[image].alive; }
   // Killed by one of the deaths that were asked for, not by the agent.
   bool image_was_killed(std::uint32_t image) const { return images_[image].killed; }

@@ -1,0 +1,103 @@
+// A large message to a rank of the same host, whose receiver waits for it, is copied once instead
+// of twice: the receiver reads the sender's buffer while the sender copies that to the journal. It
+// counts only when the journal has all of it, so nothing follows from such a read that does not
+// follow from the journal. recovery/DIRECT.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "journal/host.h"
+#include "journal/layout.h"
+#include "journal/peer_view.h"
+#include "journal/rules.h"
+#include "journal/waiting.h"
+
+namespace rejoin::journal {
+
+// The sender's side. While it exists, the receiver of the message may read its bytes at `data`.
+template <class H>
+class OpenBuffer {
+ public:
+  // message: its entry's place. The bytes must not change before the object is destroyed.
+  OpenBuffer(H& host, std::uint32_t to, Offset message, const std::byte* data)
+      : host_(host), to_(to), message_(message) {
+    RankControl* me = control_of(host.base(), host.rank());
+    // Another thread could send while this one waits in the destructor.
+    if (me->threads_may_call.load(std::memory_order_relaxed) != 0) return;
+    if (!host.open(data, &bytes_)) return;
+    opened_ = &me->opened;
+    const auto set = [&](auto& word, std::uint64_t value) {
+      word.store(host_, Step::kSame, value, std::memory_order_relaxed);
+    };
+    set(opened_->at, bytes_.at);
+    set(opened_->process, bytes_.process);
+    set(opened_->check_at, bytes_.check_at);
+    set(opened_->check, bytes_.check);
+    opened_->message.store(host_, Step::kOpened, message_);
+  }
+  OpenBuffer(const OpenBuffer&) = delete;
+  OpenBuffer& operator=(const OpenBuffer&) = delete;
+  ~OpenBuffer() {
+    if (opened_ == nullptr) return;
+    opened_->message.store(host_, Step::kOpened, 0);
+    if (breaks(host_, Rule::kWaitForReader)) return;
+    host_.fence();  // before the look whether the receiver reads
+    const OwnerWord<Offset>& reads = control_of(host_.base(), to_)->reads;
+    wait_until(host_, [&](bool) {
+      host_.step(Step::kLook);
+      return reads.load() != message_;
+    });
+  }
+  // Whether the receiver reads the bytes now.
+  bool is_read() const {
+    return opened_ != nullptr &&
+           control_of(host_.base(), to_)->reads.load(std::memory_order_relaxed) == message_;
+  }
+
+ private:
+  H& host_;
+  std::uint32_t to_;
+  Offset message_;
+  OpenedBytes bytes_ = {};
+  Opened* opened_ = nullptr;
+};
+
+// The receiver's side, of one message.
+template <class H>
+class DirectRead {
+ public:
+  DirectRead(H& host, const PeerView& peers, std::uint32_t from, Offset message)
+      : host_(host), peers_(peers), from_(from), message_(message) {}
+
+  // Reads bytes [begin, end) of the message to the same place in `to`, if its sender lets it.
+  // Returns whether that has been done, now or before. To be called with the same arguments, and
+  // only while the journal does not have all of the message.
+  bool read(std::byte* to, std::uint64_t begin, std::uint64_t end) {
+    if (has_read_ || has_failed_ || peers_.opened(from_) != message_) return has_read_;
+    OwnerWord<Offset>& reads = control_of(host_.base(), host_.rank())->reads;
+    reads.store(host_, Step::kReads, message_);
+    host_.fence();  // before the second look whether the buffer is open
+    host_.step(Step::kLook);
+    if (peers_.opened(from_) == message_ || breaks(host_, Rule::kStillOpen)) {
+      OpenedBytes bytes = peers_.opened_bytes(from_);
+      bytes.at += begin;
+      has_read_ = host_.read_opened(bytes, to + begin, end - begin);
+    }
+    has_failed_ = !has_read_;
+    reads.store(host_, Step::kReads, 0);
+    ring_sleepers(host_, &from_, 1);
+    return has_read_;
+  }
+  bool has_read() const { return has_read_; }
+
+ private:
+  H& host_;
+  const PeerView& peers_;
+  std::uint32_t from_;
+  Offset message_;
+  bool has_read_ = false;
+  bool has_failed_ = false;
+};
+
+}  // namespace rejoin::journal
