@@ -88,6 +88,9 @@ class Zones {
     const Offset at = reserve(use, bytes);
     if (at == 0) return 0;
     Zone& z = *zone_of(use);
+    // The next payload will probably be as large.
+    host_.payload_stores().prefetch().expect(host_.base() + z.begin + z.used,
+                                             std::min<std::uint64_t>(bytes, z.bytes - z.used));
     if (at + bytes <= z.backed_to) return at;
     Offset from = std::max(at, z.backed_to);
     if (!memory_.back_ahead(&from, at + bytes, z.begin + z.bytes)) return 0;
@@ -101,9 +104,6 @@ class Zones {
     if ((z == nullptr || !fits(*z, rounded)) && !open_zone(use, rounded)) return 0;
     const Offset at = z->begin + z->used;
     z->used += rounded;
-    // The next payload will probably be as large.
-    host_.payload_stores().prefetch().expect(host_.base() + z->begin + z->used,
-                                             std::min(rounded, z->bytes - z->used));
     return at;
   }
   // REQUIRES kForReaders. Bytes of a message, safe to touch. sent[ranks]: the number of messages

@@ -3,6 +3,7 @@
 import signal
 
 from harness import MOMENTS, Kill, check_deaths, require, require_killed, scenario
+from scenarios.snapshots import EVERY_10_MS, at_random, judge, require_same
 
 RANDOM_OPERATIONS = 60
 MAX_RESTARTS = 4  # ftrun's default for each rank
@@ -55,6 +56,22 @@ def random_large_messages(t, n):
             kill = t.rng.choice(all_points(last.operations(rank), rank))
             kills += [kill] * t.rng.randint(0, 1)
         t.recovers(n, *program, kills=kills)
+
+
+@scenario(n=[2, 3], option=["images", "polls", "main", "forbidden"], sweeps=True)
+def messages_read_directly(t, n, option):
+    """Receivers read the buffers of senders, which change them behind each call; both die in the middle."""
+    command = ("relayed", "steps=300", f"polls={int(option == 'polls')}")
+    prefix = t.forbidding("process_vm_readv") if option == "forbidden" else ()
+    expected = t.undisturbed(n, *command)
+    for _ in range(40 if t.long else 4):
+        if option == "main":
+            kills = [Kill(rank, t.rng.randrange(20, 600)) for rank in range(n) if t.rng.random() < 0.7]
+            result = t.run(n, *command, kills=kills, flags=["--snapshots", "off"])
+            require(result.code == 0 and len(result.named("death")) == len(kills), "not as killed", result)
+            require_same(result, expected, n)
+        else:
+            judge(t.run(n, *command, flags=EVERY_10_MS, prefix=prefix, interfere=at_random(t.rng)), expected, n)
 
 
 @scenario(n=[2, 3, 4], sweeps=True)
