@@ -36,8 +36,8 @@ struct Block {
 };
 
 // Reduce and Scan send a vector in pieces of this size, each a message of its own, so that one
-// member reduces a piece while others store the next. Journal::kPieceBytes is another constant: how
-// far the payload of a single message advances between two stores of `written`.
+// member reduces a piece while others store the next. Channels::kPieceBytes is another constant:
+// how far the payload of a single message advances between two stores of `written`.
 inline constexpr std::size_t kPieceBytes = 256 * 1024;
 
 // Returns the bytes of one piece: whole elements, at least one.

@@ -26,7 +26,9 @@ class Channels {
   // Bytes of a message that become visible together. Larger messages are read while being written.
   // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
   static constexpr std::uint64_t kPieceBytes = 16 * 1024;
-  // Pieces that are carried to another node are larger: each takes system calls.
+  // Pieces that are carried to another node are larger: each takes system calls. Messages up to
+  // kFarWholeBytes are whole.
+  static constexpr std::uint64_t kFarWholeBytes = 64 * 1024;
   static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
   static constexpr std::uint64_t kLentPieceBytes = 256 * 1024;
 
@@ -79,14 +81,14 @@ class Channels {
   void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
     const bool near = host_.is_near(to);
     std::optional<OpenBuffer<H>> open;
-    if (near) open.emplace(host_, to, journal_place(e), data);
+    if (near && e.bytes <= DirectRead<H>::kMost) open.emplace(host_, to, journal_place(e), data);
     // Another node may have the bytes before the journal: they are sent from where they are.
     const Loan loan = {e.value, const_cast<std::byte*>(data), e.bytes};
     const bool lent = !near && host_.send_from(&loan);
     if (lent) ring(to);
     std::uint64_t at = e.written.load(std::memory_order_relaxed);
     while (at < e.bytes) {
-      const bool is_read = near && open->is_read();
+      const bool is_read = open && open->is_read();
       const std::uint64_t most = is_read || lent ? kLentPieceBytes
                                  : near          ? kPieceBytes
                                                  : kFarPieceBytes;

@@ -15,6 +15,11 @@
 
 namespace rejoin::journal {
 
+template <class H>
+void fence_of_reader(H& host) {
+  if (!breaks(host, Rule::kFenceOfReader)) host.fence();
+}
+
 // The sender's side. While it exists, the receiver of the message may read its bytes at `data`.
 template <class H>
 class OpenBuffer {
@@ -42,7 +47,7 @@ class OpenBuffer {
     if (opened_ == nullptr) return;
     opened_->message.store(host_, Step::kOpened, 0);
     if (breaks(host_, Rule::kWaitForReader)) return;
-    host_.fence();  // before the look whether the receiver reads
+    fence_of_reader(host_);  // before the look whether the receiver reads
     const OwnerWord<Offset>& reads = control_of(host_.base(), to_)->reads;
     wait_until(host_, [&](bool) {
       host_.step(Step::kLook);
@@ -67,6 +72,10 @@ class OpenBuffer {
 template <class H>
 class DirectRead {
  public:
+  // Larger messages are not read directly: what is read is no longer shared with the newest image
+  // of the sender, so the kernel copies it page by page.
+  static constexpr std::uint64_t kMost = 1 << 20;
+
   DirectRead(H& host, const PeerView& peers, std::uint32_t from, Offset message)
       : host_(host), peers_(peers), from_(from), message_(message) {}
 
@@ -74,13 +83,18 @@ class DirectRead {
   // Returns whether that has been done, now or before. To be called with the same arguments, and
   // only while the journal does not have all of the message.
   bool read(std::byte* to, std::uint64_t begin, std::uint64_t end) {
-    if (has_read_ || has_failed_ || peers_.opened(from_) != message_) return has_read_;
+    if (has_read_ || has_failed_ || !host_.may_read_others()) return has_read_;
+    if (peers_.opened(from_) != message_) return false;
     OwnerWord<Offset>& reads = control_of(host_.base(), host_.rank())->reads;
     reads.store(host_, Step::kReads, message_);
-    host_.fence();  // before the second look whether the buffer is open
+    fence_of_reader(host_);  // before the second look whether the buffer is open
     host_.step(Step::kLook);
-    if (peers_.opened(from_) == message_ || breaks(host_, Rule::kStillOpen)) {
-      OpenedBytes bytes = peers_.opened_bytes(from_);
+    OpenedBytes bytes = peers_.opened_bytes(from_);
+    host_.step(Step::kLook);
+    // Behind the death of its sender the next incarnation may have opened it again, or another one.
+    const bool is_open =
+        peers_.opened(from_) == message_ && peers_.opened_check(from_) == bytes.check;
+    if (is_open || breaks(host_, Rule::kStillOpen)) {
       bytes.at += begin;
       has_read_ = host_.read_opened(bytes, to + begin, end - begin);
     }

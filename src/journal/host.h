@@ -82,7 +82,9 @@ concept Host = requires(H& host, const H& constant, std::byte* begin, std::size_
   { host.is_near(rank) } -> std::same_as<bool>;
   // Where another process finds bytes of this one's. False: it is not allowed to.
   { host.open(static_cast<const std::byte*>(nullptr), &opened) } -> std::same_as<bool>;
-  // Reads such bytes. False: not all of them could be read, or that process has ended.
+  // Whether this process may read such bytes, as far as is known.
+  { constant.may_read_others() } -> std::same_as<bool>;
+  // Reads them. False: not all of them could be read, or that process has ended.
   { host.read_opened(opened, begin, bytes) } -> std::same_as<bool>;
   // Makes shared memory safe to touch; false: no more memory.
   { host.back(begin, bytes) } -> std::same_as<bool>;

@@ -222,8 +222,9 @@ struct RankControl {
   OwnerWord<std::int64_t> image_pid;
   OwnerWord<std::uint64_t> image_number;
 
-  alignas(kLine) Opened opened;            // the owner
-  alignas(kLine) OwnerWord<Offset> reads;  // the owner: the message whose bytes it reads now
+  // The owner; the agent clears them when it publishes its death, and before it is admitted.
+  alignas(kLine) Opened opened;
+  alignas(kLine) OwnerWord<Offset> reads;  // the message whose bytes it reads now
 };
 
 // --- Logs

@@ -78,7 +78,7 @@ class Prefetch {
   // Fetches some of it. To be called between two looks of a wait, which it does not delay
   // noticeably.
   void fetch_some() {
-    constexpr int kLinesAtOnce = 64;
+    constexpr int kLinesAtOnce = 16;
     constexpr std::size_t kLineBytes = 64;
     for (int i = 0; i < kLinesAtOnce && next_ < end_; ++i, next_ += kLineBytes) {
       asm volatile("prefetchw %0" : : "m"(*next_));

@@ -164,11 +164,18 @@ class PeerView {
   }
   // The message whose bytes its receiver may read in the memory of its sender; 0: there is none.
   Offset opened(std::uint32_t from) const { return control(from).opened.message.load(); }
-  // REQUIRES that there is one.
+  // Where they are. They may be of several messages, unless opened() and `check` are the same
+  // afterwards: the sender stores `check` behind the others, and the message last.
   OpenedBytes opened_bytes(std::uint32_t from) const {
     const Opened& o = control(from).opened;
-    return {o.at.load(), o.process.load(), o.check_at.load(), o.check.load()};
+    OpenedBytes found = {};
+    found.check = o.check.load();
+    found.at = o.at.load();
+    found.process = o.process.load();
+    found.check_at = o.check_at.load();
+    return found;
   }
+  std::uint64_t opened_check(std::uint32_t from) const { return control(from).opened.check.load(); }
   // Likewise. matched_by() the receive that `to` has given it to; 0: none yet.
   std::uint32_t matched(std::uint32_t from, std::uint32_t to, std::uint64_t k) const {
     return entry(from, to, k).matched.load();

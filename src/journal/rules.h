@@ -115,9 +115,10 @@ enum class Rule : std::uint8_t {
   kLentByThisProcess,    // a woken process has not what came to its predecessor's buffer since
   kSetCarried,           // relays: the number of a set goes in front of what was shown behind it
   kCopiesGoBack,         // when all go back, so do the copies of what other hosts have shown
-  kWaitForReader,        // a sender does not change its buffer while the receiver reads it,
-  kStillOpen,            // which looks once more whether it may when it has said so
-  kReadWhenWhole,        // and what was read counts only when the journal has all of the message
+  kWaitForReader,        // a sender does not return to the program while its buffer is read
+  kStillOpen,            // whose reader looks once more whether it may when it has said so
+  kFenceOfReader,        // each has a fence between its own word and the look at the other's
+  kReadWhenWhole,        // what was read counts only when the journal has all of the message
   kCount,
 };
 

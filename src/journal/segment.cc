@@ -75,11 +75,15 @@ void let_recycle(std::byte* base, Recycles what) {
   h->notices.add(kAgentStores, Step::kNotice, 1);
 }
 
+namespace {
+
 // The process has ended: nothing of its memory can be read any more, and it reads no other's.
-static void close_memory(RankControl* c) {
+void close_memory(RankControl* c) {
   c->opened.message.store(kVacantStores, Step::kDeath, 0);
   c->reads.store(kVacantStores, Step::kDeath, 0);
 }
+
+}  // namespace
 
 void publish_death(std::byte* base, std::uint32_t rank) {
   close_memory(control_of(base, rank));
@@ -105,6 +109,7 @@ void admit(std::byte* base, std::uint32_t rank, std::uint32_t incarnation) {
   const auto clear = [](auto& word) {
     word.store(kVacantStores, Step::kAdmit, {}, std::memory_order_relaxed);
   };
+  close_memory(c);  // a segment that was written to a file, or sent, is of some moment
   clear(header_of(base)->asleep[rank]);
   clear(c->bell);
   clear(c->ordinal);

@@ -126,7 +126,7 @@ int send_init(const char* name, OpKind kind, const void* buffer, int count, MPI_
   return MPI_SUCCESS;
 }
 
-// Sends, which never waits, and then receives.
+// Sends, which wait for no receives, and then receives.
 int exchange(const char* name, const void* site, OpKind kind, const void* sent, int count,
              MPI_Datatype type, int dest, int sendtag, const Destination& to, int source,
              int recvtag, MPI_Comm comm, MPI_Status* status) {

@@ -121,7 +121,7 @@ class PointToPoint {
 
   // --- Sending
 
-  // Posts one message; never waits.
+  // Posts one message. Waits for nothing but the end of its receiver's copy of a large one.
   SentMessage send(Comm<H>& c, std::uint32_t call, std::uint32_t dest, int tag, bool synchronous,
                    std::uint32_t type, const Payload& payload) {
     const std::uint32_t to = c.members.world[dest];
@@ -141,8 +141,9 @@ class PointToPoint {
     const std::uint64_t k = outbox_.begin(to);
     std::uint64_t value = 0, written = payload.bytes;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
-    constexpr std::uint64_t kPieceBytes = journal::Channels<H>::kPieceBytes;
-    if (payload.bytes > kPieceBytes && payload.fill == nullptr) {  // the rest is copied behind it
+    const std::uint64_t whole = host_.is_near(to) ? journal::Channels<H>::kPieceBytes
+                                                  : journal::Channels<H>::kFarWholeBytes;
+    if (payload.bytes > whole && payload.fill == nullptr) {  // it is copied behind the post
       value = outbox_.allocate(payload.bytes);
       at = static_cast<const std::byte*>(payload.data);
       written = 0;
@@ -202,7 +203,7 @@ class PointToPoint {
       lending.begin_message(peers_.place(a.from, me, a.index), m.value, to, bytes);
     }
     journal::DirectRead<H> direct(host_, peers_, a.from, peers_.place(a.from, me, a.index));
-    const bool may_read = to != nullptr && host_.is_near(a.from);
+    const bool may_read = to != nullptr && m.bytes <= direct.kMost && host_.is_near(a.from);
     bool asks = false;
     for (std::uint64_t at = end; at < bytes; at = end) {
       const auto has_come = [&](bool thorough) {
@@ -220,10 +221,12 @@ class PointToPoint {
         }
         end = std::min(bytes, written.bytes);
         if (journal::breaks(host_, Rule::kWholeMessage)) end = bytes;
-        if (may_read && written.bytes < m.bytes && direct.read(to, at, bytes)) {
+        // Less than a half that is missing comes as soon from the journal.
+        if (may_read && 2 * (end - at) <= bytes - at) direct.read(to, at, bytes);
+        if (direct.has_read() && end < bytes) {
           end = journal::breaks(host_, Rule::kReadWhenWhole) ? bytes : at;
         }
-        return end > at && (!direct.has_read() || end == bytes);
+        return end > at;
       };
       // A former incarnation has received what is asked for: that is a part of the replay.
       wait(has_come, [&] { return !asks; });

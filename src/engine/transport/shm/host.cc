@@ -61,6 +61,8 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
   // millisecond. With more ranks than processors there is always another rank to run. Under
   // valgrind, polling once takes as long as a context switch.
   const bool crowded = h->crowded != 0 || journal::runs_under_valgrind();
+  // A receiver that another rank keeps from its processor would hold up the sender.
+  may_read_others_ = !crowded;
   first_yield_ = crowded ? 8 : 2048;
   spins_ = first_yield_;
   yield_every_ = crowded ? 1 : 32;

@@ -113,6 +113,7 @@ class ShmHost {
     return far ? carrier_->ahead(journal::control_of(base_, rank)->node, key) : journal::Ahead{};
   }
   bool open(const std::byte* data, journal::OpenedBytes* opened);
+  bool may_read_others() const { return may_read_others_; }
   bool read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes);
   bool back(std::byte* begin, std::size_t bytes);
   bool touch(std::uint32_t rank, std::byte* begin, std::size_t bytes);
@@ -161,9 +162,9 @@ class ShmHost {
   int agent_socket_;
   ProcessImage* image_ = nullptr;
   journal::Carrier* carrier_ = nullptr;
-  std::int64_t process_;         // this one
-  std::uint64_t check_ = 0;      // journal::OpenedBytes
-  bool may_read_others_ = true;  // until the system has refused it
+  std::int64_t process_;     // this one
+  std::uint64_t check_ = 0;  // journal::OpenedBytes
+  bool may_read_others_;     // until the system has refused it
   int sleep_limit_ms_;
   bool light_publish_;
   std::atomic<unsigned> spins_;  // looks with only a pause between them

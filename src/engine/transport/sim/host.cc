@@ -64,7 +64,7 @@ bool SimHost::settle() {
 }
 
 bool SimHost::open(const std::byte* data, journal::OpenedBytes* opened) {
-  *opened = {reinterpret_cast<std::uintptr_t>(data), actor_, 0, 0};
+  *opened = {reinterpret_cast<std::uintptr_t>(data), actor_, 0, simulation_.next_number()};
   return true;
 }
 

@@ -217,6 +217,7 @@ class Simulation {
   // What the rank's process has lent; null: nothing, or it does not run.
   journal::Loan* loan_of(std::uint32_t rank) const;
   bool runs(std::uint64_t process) const;
+  std::uint64_t next_number() { return ++numbers_; }  // another one each time
   bool has_image(std::uint32_t image) const { return images_[image].alive; }
   // Killed by one of the deaths that were asked for, not by the agent.
   bool image_was_killed(std::uint32_t image) const { return images_[image].killed; }
@@ -311,6 +312,7 @@ class Simulation {
   std::vector<Process*> newest_;                // of each rank; null: not started yet
   std::vector<std::uint32_t> ready_;            // actors that can take a turn, in no order
   std::vector<Death> deaths_by_step_;
+  std::uint64_t numbers_ = 0;
   std::vector<Death> deaths_by_time_;               // latest first
   std::vector<std::vector<ContextBlock*>> blocks_;  // of each rank
   std::vector<Rank> ranks_;
