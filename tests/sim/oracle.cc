@@ -16,24 +16,17 @@ using journal::Log;
 using journal::Record;
 
 std::uint64_t hash_of_bytes(const void* data, std::size_t bytes) {
-  constexpr std::uint64_t kFactor = 0x9fb21c651e98df25u;
-  constexpr std::size_t kLanes = 4;  // each waits for its own multiplications only
   const auto* p = static_cast<const unsigned char*>(data);
   std::uint64_t h = 0x51ed270b7a3d1f05u + bytes;
-  std::uint64_t lane[kLanes] = {h, h + 1, h + 2, h + 3}, words[kLanes];
-  for (; bytes >= sizeof words; p += sizeof words, bytes -= sizeof words) {
-    std::memcpy(words, p, sizeof words);
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      lane[i] = (lane[i] ^ words[i]) * kFactor;
-      lane[i] ^= lane[i] >> 29;
-    }
+  for (; bytes >= 8; p += 8, bytes -= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, p, 8);
+    h = (h ^ word) * 0x9fb21c651e98df25u;
+    h ^= h >> 29;
   }
-  std::memset(words, 0, sizeof words);
-  if (bytes > 0) std::memcpy(words, p, bytes);
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    h = (h ^ lane[i]) * kFactor;
-    h = (h ^ h >> 29 ^ words[i]) * kFactor;
-  }
+  std::uint64_t word = 0;
+  if (bytes > 0) std::memcpy(&word, p, bytes);
+  h = (h ^ word) * 0x9fb21c651e98df25u;
   return (h ^ h >> 32) | 1;
 }
 
