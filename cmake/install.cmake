@@ -4,7 +4,7 @@
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/ DESTINATION include/rejoin)
 install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION share/doc/rejoin)
 # Files to which the documents link.
-install(FILES src/recovery/PROTOCOL.md src/recovery/NODES.md
+install(FILES src/recovery/PROTOCOL.md src/recovery/DIRECT.md src/recovery/NODES.md
         DESTINATION share/doc/rejoin/src/recovery)
 install(FILES src/libc_recording/observation_log.h DESTINATION share/doc/rejoin/src/libc_recording)
 install(FILES tests/hostile/README.md DESTINATION share/doc/rejoin/tests/hostile)
