@@ -33,7 +33,7 @@ class OpenBuffer {
     if (!host.open(data, &bytes_)) return;
     opened_ = &me->opened;
     const auto set = [&](auto& word, std::uint64_t value) {
-      word.store(host_, Step::kSame, value, std::memory_order_relaxed);
+      word.store(host_, Step::kSame, value);  // in this order
     };
     set(opened_->at, bytes_.at);
     set(opened_->process, bytes_.process);

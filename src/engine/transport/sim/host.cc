@@ -68,7 +68,7 @@ bool SimHost::open(const std::byte* data, journal::OpenedBytes* opened) {
   return true;
 }
 
-// In two pieces, between which others may run.
+// Reads two pieces, between which others may run.
 bool SimHost::read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes) {
   const auto* at = reinterpret_cast<const std::byte*>(from.at);
   const std::size_t half = bytes / 2;
