@@ -30,15 +30,16 @@ class OpenBuffer {
     RankControl* me = control_of(host.base(), host.rank());
     // Another thread could send while this one waits in the destructor.
     if (me->threads_may_call.load(std::memory_order_relaxed) != 0) return;
-    if (!host.open(data, &bytes_)) return;
+    OpenedBytes bytes;
+    if (!host.open(data, &bytes)) return;
     opened_ = &me->opened;
     const auto set = [&](auto& word, std::uint64_t value) {
       word.store(host_, Step::kSame, value);  // in this order
     };
-    set(opened_->at, bytes_.at);
-    set(opened_->process, bytes_.process);
-    set(opened_->check_at, bytes_.check_at);
-    set(opened_->check, bytes_.check);
+    set(opened_->at, bytes.at);
+    set(opened_->process, bytes.process);
+    set(opened_->check_at, bytes.check_at);
+    set(opened_->check, bytes.check);
     opened_->message.store(host_, Step::kOpened, message_);
   }
   OpenBuffer(const OpenBuffer&) = delete;
@@ -64,7 +65,6 @@ class OpenBuffer {
   H& host_;
   std::uint32_t to_;
   Offset message_;
-  OpenedBytes bytes_ = {};
   Opened* opened_ = nullptr;
 };
 

@@ -15,7 +15,7 @@ TEST_P(Chance, RandomWorlds) {
   const std::uint64_t first = GetParam() * 1000000;
   Probes probes;
   const std::uint32_t most_ranks = thorough() ? kMaxSimRanks : 24;
-  for (std::uint64_t i = 0; i < scaled(120); ++i) {
+  for (std::uint64_t i = 0; i < scaled(150); ++i) {
     ASSERT_EQ(sweep_random_world(first + i, most_ranks, &probes), "");
   }
   if (!thorough()) return;
@@ -33,10 +33,9 @@ TEST_P(Chance, RandomWorlds) {
     const auto p = static_cast<Point>(i);
     // Few programs reach these steps. SingleDeath.InSmallRandomWorlds has a death at each of them,
     // and SingleDeath.SomewhereAtEveryNamedStep at kFar.
-    const bool seldom = is_at(p, Step::kMatch) || is_at(p, Step::kMatched) ||
-                        is_at(p, Step::kWritten) || is_at(p, Step::kOpened) ||
-                        is_at(p, Step::kReads) || is_at(p, Step::kFar) || is_at(p, Step::kFlag) ||
-                        is_of_segments(p);
+    const bool seldom = is_at(p, Step::kMatched) || is_at(p, Step::kWritten) ||
+                        is_at(p, Step::kOpened) || is_at(p, Step::kReads) || is_at(p, Step::kFar) ||
+                        is_at(p, Step::kFlag) || is_of_segments(p);
     if (engine::is_of_no_rank(p) || seldom || is_of_requests(p) || is_of_images(p)) continue;
     EXPECT_GT(probes.killed[i], 0u) << name_of(p);
   }

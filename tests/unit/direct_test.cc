@@ -18,7 +18,7 @@ namespace {
 
 using engine::ShmHost;
 
-constexpr std::size_t kBytes = 3 << 20;  // more than one system call reads
+constexpr std::size_t kBytes = journal::DirectRead<ShmHost>::kMost;
 
 class Direct : public testing::Test {
  protected:

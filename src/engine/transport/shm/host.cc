@@ -153,23 +153,15 @@ bool ShmHost::open(const std::byte* data, journal::OpenedBytes* opened) {
 }
 
 bool ShmHost::read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes) {
-  constexpr std::size_t kMost = 1 << 20;  // at once: the system call cannot be interrupted
   const int saved = errno;
   std::uint64_t check = 0;
-  std::size_t at = 0;
-  bool is_all = true;
-  while (is_all && at < bytes) {
-    const std::size_t piece = std::min(kMost, bytes - at);
-    const iovec local[] = {{to + at, piece}, {&check, sizeof check}};
-    const iovec remote[] = {{reinterpret_cast<void*>(from.at + at), piece},
-                            {reinterpret_cast<void*>(from.check_at), sizeof check}};
-    const long n = syscall(SYS_process_vm_readv, from.process, local, 2, remote, 2, 0);
-    if (n < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES)) may_read_others_ = false;
-    is_all = n == static_cast<long>(piece + sizeof check) && check == from.check;
-    at += piece;
-  }
+  const iovec local[] = {{to, bytes}, {&check, sizeof check}};
+  const iovec remote[] = {{reinterpret_cast<void*>(from.at), bytes},
+                          {reinterpret_cast<void*>(from.check_at), sizeof check}};
+  const long n = syscall(SYS_process_vm_readv, from.process, local, 2, remote, 2, 0);
+  if (n < 0 && (errno == EPERM || errno == ENOSYS || errno == EACCES)) may_read_others_ = false;
   errno = saved;
-  return is_all;
+  return n == static_cast<long>(bytes + sizeof check) && check == from.check;
 }
 
 void ShmHost::settle_stores() {
