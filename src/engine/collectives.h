@@ -2,11 +2,12 @@
 // loop indices are data members. A Port has
 //
 //     size(), me()                                   members, and this rank's number
-//     Progress send(peer, data, bytes)
-//     Progress receive(peer, max_bytes, &data, &bytes)
+//     Progress send(peer, data, bytes, sent = Sent::kStored)
+//     Progress receive(peer, max_bytes, &data, &bytes, to = nullptr)
 //
 // send() is pending while flow control stops the sender, because receivers are too far behind.
-// receive() is pending until the message is there. Either can fail, and the collective then fails.
+// receive() is pending until the message is there; *data is `to` if that was given and the bytes
+// are there already. Either can fail, and the collective then fails.
 //
 // Buffers are contiguous bytes, and must not change until the collective is done.
 //     n  members    S  bytes of a block
@@ -26,18 +27,30 @@
 
 namespace rejoin::engine {
 
+// What a port may do with the bytes of a large message, besides storing them.
+enum class Sent : std::uint8_t {
+  kStored,
+  kReadable,  // its receiver gives a place `to`, and may read them while send() stores them
+  kStays,  // the same; and they do not change before the collective is done, nor is anything else
+           // sent, so they may be stored while this member receives
+};
+
 // The memory of one member's block. A Place (below) is a callable that maps a member's number to
 // it; any type with these members will do, and its `put` may unpack a datatype instead of copying.
 struct Block {
   std::byte* data;
   std::size_t bytes;  // at most, when receiving
 
-  void put(const std::byte* from, std::size_t size) const { copy_payload(data, from, size); }
+  // Where the bytes can lie already when they are put; null: nowhere.
+  std::byte* place() const { return data; }
+  void put(const std::byte* from, std::size_t size) const {
+    if (from != data) copy_payload(data, from, size);
+  }
 };
 
 // Reduce and Scan send a vector in pieces of this size, each a message of its own, so that one
-// member reduces a piece while others store the next. Channels::kPieceBytes is another constant:
-// how far the payload of a single message advances between two stores of `written`.
+// member reduces a piece while others store the next. journal::Writing::kPieceBytes is another
+// constant: how far the payload of a single message advances between two stores of `written`.
 inline constexpr std::size_t kPieceBytes = 256 * 1024;
 
 // Returns the bytes of one piece: whole elements, at least one.
@@ -56,13 +69,13 @@ class Gather {
 
   template <class Port>
   Progress advance(Port& port) {
-    if (port.me() != root_) return port.send(root_, own_, own_bytes_);
+    if (port.me() != root_) return port.send(root_, own_, own_bytes_, Sent::kReadable);
     for (; next_ < port.size(); ++next_) {
       const auto to = place_(next_);
       const std::byte* data = static_cast<const std::byte*>(own_);
       std::size_t bytes = own_bytes_;
       if (next_ != root_) {
-        const Progress p = port.receive(next_, to.bytes, &data, &bytes);
+        const Progress p = port.receive(next_, to.bytes, &data, &bytes, to.place());
         if (p != Progress::kDone) return p;
       }
       if (data != nullptr) to.put(data, bytes);
@@ -91,16 +104,15 @@ class Scatter {
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
     if (port.me() != root_) {
-      const Progress p = port.receive(root_, own_.bytes, &data, &bytes);
+      const Progress p = port.receive(root_, own_.bytes, &data, &bytes, own_.place());
       if (p != Progress::kDone) return p;
       own_.put(data, bytes);
     } else {
       for (; next_ < port.size(); ++next_) {
         if (next_ == root_) continue;
         const auto from = place_(next_);
-        if (const Progress p = port.send(next_, from.data, from.bytes); p != Progress::kDone) {
-          return p;
-        }
+        const Progress p = port.send(next_, from.data, from.bytes, Sent::kReadable);
+        if (p != Progress::kDone) return p;
       }
       if (own_.data != nullptr) {
         const auto own = place_(root_);
@@ -118,32 +130,35 @@ class Scatter {
 };
 
 // Member i's block out(j) goes to member j's in(i). n-1 messages each, sent before anything is
-// received, so `out` and `in` may share memory.
+// received, so `out` and `in` may share memory, which is to be said: the last message is else
+// stored while others are received.
 template <class Out, class In>
 class Alltoall {
  public:
-  Alltoall(Out out, In in) : out_(out), in_(in) {}
+  Alltoall(Out out, In in, bool share_memory)
+      : out_(out), in_(in), last_(share_memory ? Sent::kReadable : Sent::kStays) {}
 
   template <class Port>
   Progress advance(Port& port) {
     const std::uint32_t n = port.size(), me = port.me();
+    if (sent_ == 0) {
+      const auto own = out_(me);
+      in_(me).put(own.data, own.bytes);
+      sent_ = 1;
+    }
     for (; sent_ < n; ++sent_) {
       const std::uint32_t to = (me + sent_) % n;
       const auto block = out_(to);
-      const Progress p = port.send(to, block.data, block.bytes);
+      const Sent sent = sent_ + 1 == n ? last_ : Sent::kReadable;
+      const Progress p = port.send(to, block.data, block.bytes, sent);
       if (p != Progress::kDone) return p;
-    }
-    if (received_ == 0) {
-      const auto own = out_(me);
-      in_(me).put(own.data, own.bytes);
-      received_ = 1;
     }
     for (; received_ < n; ++received_) {
       const std::uint32_t from = (me + n - received_) % n;
       const std::byte* data;
       std::size_t bytes;
       const auto to = in_(from);
-      const Progress p = port.receive(from, to.bytes, &data, &bytes);
+      const Progress p = port.receive(from, to.bytes, &data, &bytes, to.place());
       if (p != Progress::kDone) return p;
       to.put(data, bytes);
     }
@@ -153,8 +168,9 @@ class Alltoall {
  private:
   Out out_;
   In in_;
-  std::uint32_t sent_ = 1;
-  std::uint32_t received_ = 0;
+  Sent last_;
+  std::uint32_t sent_ = 0;  // 0: nor is this member's own block in its place
+  std::uint32_t received_ = 1;
 };
 
 // Message k goes to targets[k], and the message from sources[k] is put into place k: between the

@@ -9,7 +9,6 @@
 
 #include "journal/arena.h"
 #include "journal/contexts.h"
-#include "journal/direct.h"
 #include "journal/host.h"
 #include "journal/journal.h"
 #include "journal/log.h"
@@ -17,21 +16,13 @@
 #include "journal/peer_view.h"
 #include "journal/rules.h"
 #include "journal/waiting.h"
+#include "journal/writing.h"
 
 namespace rejoin::journal {
 
 template <Host H>
 class Channels {
  public:
-  // Bytes of a message that become visible together. Larger messages are read while being written.
-  // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
-  static constexpr std::uint64_t kPieceBytes = 16 * 1024;
-  // Pieces that are carried to another node are larger: each takes system calls. Messages up to
-  // kFarWholeBytes are whole.
-  static constexpr std::uint64_t kFarWholeBytes = 64 * 1024;
-  static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
-  static constexpr std::uint64_t kLentPieceBytes = 256 * 1024;
-
   // `arena`: the rank's private memory.
   Channels(H& host, Arena& arena, Journal<H>& journal)
       : host_(host),
@@ -52,9 +43,10 @@ class Channels {
   // REQUIRES truncated_below(to) <= k < tail(to). For this rank alone.
   ChannelEntry& entry(std::uint32_t to, std::uint64_t k) { return *opened(to).at(k); }
 
-  // Appends a message. m.written: for the rest of its bytes see write(). REQUIRES that tail(to) was
-  // called before.
-  ChannelEntry& post(std::uint32_t to, const Message& m) {
+  // Appends a message. `rest`, if m.written is less than all: copies the bytes at `data` from the
+  // beginning, which the receiver may read from now on. REQUIRES that tail(to) was called before.
+  ChannelEntry& post(std::uint32_t to, const Message& m, std::optional<Writing<H>>* rest = nullptr,
+                     const std::byte* data = nullptr) {
     LogWriter<ChannelEntry, H>& log = log_[to];
     // This word is read only now and then, because the receiver writes it with every message.
     if (region_.retention().reuses_what_was_read() && log.tail() % kTruncateEvery == 0) [[unlikely]]
@@ -70,47 +62,13 @@ class Channels {
     e->type = m.type;
     e->matched.store(host_, Step::kSame, 0, std::memory_order_relaxed);
     e->written.store(host_, Step::kSame, m.written, std::memory_order_relaxed);
+    if (rest != nullptr) rest->emplace(host_, to, *e, data);
     // The receiver polls this word, so a message costs it one cache line.
     e->ready.store(host_, Step::kPost, log.tail() + 1);
     log.publish(Step::kPosted);
     ring(to);
     return *e;
   }
-  // Writes the rest of a message's bytes, which the receiver may read meanwhile. A former
-  // incarnation may have written some of them.
-  void write(std::uint32_t to, ChannelEntry& e, const std::byte* data) {
-    const bool near = host_.is_near(to);
-    std::optional<OpenBuffer<H>> open;
-    if (near && e.bytes <= DirectRead<H>::kMost) open.emplace(host_, to, journal_place(e), data);
-    // Another node may have the bytes before the journal: they are sent from where they are.
-    const Loan loan = {e.value, const_cast<std::byte*>(data), e.bytes};
-    const bool lent = !near && host_.send_from(&loan);
-    if (lent) ring(to);
-    std::uint64_t at = e.written.load(std::memory_order_relaxed);
-    while (at < e.bytes) {
-      const bool is_read = open && open->is_read();
-      const std::uint64_t most = is_read || lent ? kLentPieceBytes
-                                 : near          ? kPieceBytes
-                                                 : kFarPieceBytes;
-      const std::uint64_t piece = std::min<std::uint64_t>(e.bytes - at, most);
-      std::byte* place = host_.base() + e.value + at;
-      host_.step(Step::kPayload);
-      if (is_read) {  // no other process needs these bytes soon
-        host_.plain_store();
-        copy_past_cache(place, data + at, piece);
-        _mm_sfence();
-      } else if (near || lent) {
-        host_.payload_stores().copy(place, data + at, piece);
-      } else {  // it is read from the cache as it is sent
-        copy_payload(place, data + at, piece);
-      }
-      e.written.store(host_, Step::kWritten, at += piece);
-      if (!near && at < e.bytes) ring(to);
-    }
-    if (lent) host_.send_from(nullptr);
-    ring(to);
-  }  // waits for a receiver that reads `data`
-
   // A message is truncated when the marks of its receiver and of its sender have passed it: a
   // sender that goes back in front of it sends it again, and the two are compared.
   void truncate() {
@@ -154,9 +112,6 @@ class Channels {
     rebase(to);
   }
 
-  Offset journal_place(const ChannelEntry& e) const {
-    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&e) - host_.base());
-  }
   Log& shared(std::uint32_t to) {
     return reinterpret_cast<Log*>(host_.base() + region_.head()->channels)[to];
   }

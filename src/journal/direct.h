@@ -15,6 +15,9 @@
 
 namespace rejoin::journal {
 
+// In the word `reads`: the message was read. Places of messages are even.
+inline constexpr Offset kHasRead = 1;
+
 template <class H>
 void fence_of_reader(H& host) {
   if (!breaks(host, Rule::kFenceOfReader)) host.fence();
@@ -30,6 +33,7 @@ class OpenBuffer {
     RankControl* me = control_of(host.base(), host.rank());
     // Another thread could send while this one waits in the destructor.
     if (me->threads_may_call.load(std::memory_order_relaxed) != 0) return;
+    if (me->opened.message.load(std::memory_order_relaxed) != 0) return;  // there is one at a time
     OpenedBytes bytes;
     if (!host.open(data, &bytes)) return;
     opened_ = &me->opened;
@@ -55,10 +59,11 @@ class OpenBuffer {
       return reads.load() != message_;
     });
   }
-  // Whether the receiver reads the bytes now.
+  // Whether the receiver reads the bytes now, or has read them.
   bool is_read() const {
-    return opened_ != nullptr &&
-           control_of(host_.base(), to_)->reads.load(std::memory_order_relaxed) == message_;
+    if (opened_ == nullptr) return false;
+    const auto& reads = control_of(host_.base(), to_)->reads;
+    return (reads.load(std::memory_order_relaxed) & ~kHasRead) == message_;
   }
 
  private:
@@ -68,7 +73,7 @@ class OpenBuffer {
   Opened* opened_ = nullptr;
 };
 
-// The receiver's side, of one message.
+// The receiver's side.
 template <class H>
 class DirectRead {
  public:
@@ -76,42 +81,35 @@ class DirectRead {
   // of the sender, so the kernel copies it page by page.
   static constexpr std::uint64_t kMost = 1 << 20;
 
-  DirectRead(H& host, const PeerView& peers, std::uint32_t from, Offset message)
-      : host_(host), peers_(peers), from_(from), message_(message) {}
+  DirectRead(H& host, const PeerView& peers) : host_(host), peers_(peers) {}
 
-  // Reads bytes [begin, end) of the message to the same place in `to`, if its sender lets it.
-  // Returns whether that has been done, now or before. To be called with the same arguments, and
-  // only while the journal does not have all of the message.
-  bool read(std::byte* to, std::uint64_t begin, std::uint64_t end) {
-    if (has_read_ || has_failed_ || !host_.may_read_others()) return has_read_;
-    if (peers_.opened(from_) != message_) return false;
+  // Reads bytes [begin, end) of a message to the same place in `to`, if its sender lets it. Returns
+  // whether that has been done. message: its entry's place. REQUIRES that the journal did not have
+  // all of the message at the last look.
+  bool read(std::uint32_t from, Offset message, std::byte* to, std::uint64_t begin,
+            std::uint64_t end) {
+    if (!host_.may_read_others() || peers_.opened(from) != message) return false;
     OwnerWord<Offset>& reads = control_of(host_.base(), host_.rank())->reads;
-    reads.store(host_, Step::kReads, message_);
+    reads.store(host_, Step::kReads, message);
     fence_of_reader(host_);  // before the second look whether the buffer is open
     host_.step(Step::kLook);
-    OpenedBytes bytes = peers_.opened_bytes(from_);
+    OpenedBytes bytes = peers_.opened_bytes(from);
     host_.step(Step::kLook);
     // Behind the death of its sender the next incarnation may have opened it again, or another one.
-    const bool is_open =
-        peers_.opened(from_) == message_ && peers_.opened_check(from_) == bytes.check;
+    const bool is_open = peers_.opened(from) == message && peers_.opened_check(from) == bytes.check;
+    bool has_read = false;
     if (is_open || breaks(host_, Rule::kStillOpen)) {
       bytes.at += begin;
-      has_read_ = host_.read_opened(bytes, to + begin, end - begin);
+      has_read = host_.read_opened(bytes, to + begin, end - begin);
     }
-    has_failed_ = !has_read_;
-    reads.store(host_, Step::kReads, 0);
-    ring_sleepers(host_, &from_, 1);
-    return has_read_;
+    reads.store(host_, Step::kReads, has_read ? message | kHasRead : 0);
+    ring_sleepers(host_, &from, 1);
+    return has_read;
   }
-  bool has_read() const { return has_read_; }
 
  private:
   H& host_;
   const PeerView& peers_;
-  std::uint32_t from_;
-  Offset message_;
-  bool has_read_ = false;
-  bool has_failed_ = false;
 };
 
 }  // namespace rejoin::journal

@@ -54,7 +54,8 @@ struct AlltoallPlan : ChannelPlan {
   }
 
   struct Run : ChannelRun {
-    explicit Run(const AlltoallPlan& p) : algorithm(p.out.packed_in(&memory, p.members), p.in) {}
+    explicit Run(const AlltoallPlan& p)
+        : algorithm(p.out.packed_in(&memory, p.members), p.in, p.out.buffer == p.in.buffer) {}
     Scratch memory;
     engine::Alltoall<Blocks, Blocks> algorithm;
   };

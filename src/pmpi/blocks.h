@@ -18,6 +18,8 @@ struct Block {
   MPI_Datatype type;
   void* values;
 
+  // Where received bytes can lie already when they are put; null: nowhere, because of gaps.
+  std::byte* place() const { return is_contiguous(type) ? data : nullptr; }
   void put(const std::byte* from, std::size_t size) const { put_values(type, from, size, values); }
 };
 

@@ -69,6 +69,13 @@ void set_source(Receive* r, MPI_Comm comm, int source, int tag) {
   r->tag = tag == MPI_ANY_TAG ? recovery::kAnyTag : Messages::key_of(tag);
 }
 
+// Lets a large message be read directly to where its bytes belong.
+void set_place(Receive* r, const Destination& to) {
+  if (!is_contiguous(to.type)) return;
+  r->to = first_byte(to.type, to.buffer);
+  r->room = static_cast<std::size_t>(to.count) * to.type->size_bytes;
+}
+
 int send(const char* name, const void* site, OpKind kind, const void* buffer, int count,
          MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   if (const int code = check_send(name, comm, buffer, count, type, dest, tag)) return code;
@@ -135,6 +142,7 @@ int exchange(const char* name, const void* site, OpKind kind, const void* sent, 
   Receive r;
   if (source != MPI_PROC_NULL) {
     set_source(&r, comm, source, recvtag);
+    if (kind == OpKind::kSendrecv) set_place(&r, to);  // else it is where the sent bytes are
     m.post(*comm->comm, r);
   }
   if (dest != MPI_PROC_NULL) send_message(call, comm, sent, count, type, dest, sendtag, false);
@@ -257,6 +265,7 @@ void start_request(MPI_Request r, std::uint32_t call) {
     case RequestKind::kReceive:
       r->receive = {};
       set_source(&r->receive, r->comm, r->peer, r->tag);
+      set_place(&r->receive, r->buffer);
       m.post(*r->comm->comm, r->receive);
       break;
     case RequestKind::kCollective:
@@ -304,14 +313,15 @@ int recv(const void* site, void* buf, int count, MPI_Datatype datatype, int sour
     put_status(status, proc_null_status());
     return MPI_SUCCESS;
   }
+  const Destination to{buf, count, datatype};
   Messages& m = messages();
   m.begin(call_of(site, OpKind::kRecv, -1, 0));
   Receive r;
   set_source(&r, comm, source, tag);
+  set_place(&r, to);
   m.post(*comm->comm, r);
   m.inside();
   m.wait([&](bool thorough) { return m.advance(r, thorough); });
-  const Destination to{buf, count, datatype};
   MPI_Status got;
   const int code = take_message(comm, r, to, &got);
   complete_freed_requests();

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "engine/broadcast.h"
+#include "engine/collectives.h"
 #include "recovery/inbox.h"
 #include "recovery/operations.h"
 #include "recovery/outbox.h"
@@ -74,7 +75,8 @@ class ChannelOp {
   // Posts one message. `peer`: rank in the communicator, not this rank's. Pending while flow
   // control stops this rank (is_near), which stops a nonblocking operation only when the journal is
   // full. Failed: another member is in a different operation; outcome() has the reason.
-  Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
+  Progress send(std::uint32_t peer, const void* data, std::size_t bytes,
+                engine::Sent sent = engine::Sent::kStored) {
     H& host = ops_.host;
     const std::uint32_t to = c_.members.world[peer];
     const typename Outbox<H>::Label label = {c_.members.context, e_.sequence, e_.call};
@@ -95,6 +97,11 @@ class ChannelOp {
       return other.found() ? fail(other) : Progress::kPending;
     }
     outbox_.begin(to);
+    if (sent != engine::Sent::kStored && !nonblocking_ && outbox_.may_be_read(to, bytes)) {
+      outbox_.post(to, label, bytes, hash, outbox_.allocate(bytes), 0, data);
+      if (sent == engine::Sent::kReadable) outbox_.finish_writing();
+      return Progress::kDone;
+    }
     const std::uint64_t value =
         ops_.journal.store(data, bytes, [this](std::size_t n) { return outbox_.allocate(n); });
     outbox_.post(to, label, bytes, hash, value, bytes, nullptr);
@@ -102,9 +109,39 @@ class ChannelOp {
   }
 
   // Receives the next message of `peer` in this operation. *data: its bytes in the sender's store,
-  // valid until the next receive or the end of the operation. Failed: outcome() has the reason.
+  // valid until the next receive or the end of the operation; or `to`, if that is not null and they
+  // are there already: it has max_bytes bytes of memory for them. While it is pending, the rest of
+  // what this rank has sent is written. Failed: outcome() has the reason.
   Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
-                   std::size_t* bytes) {
+                   std::size_t* bytes, std::byte* to = nullptr) {
+    if (!is_partial_) {
+      if (const Progress p = take(peer, max_bytes, to); p != Progress::kDone) {
+        if (p == Progress::kPending) outbox_.write_some();
+        return p;
+      }
+    }
+    const journal::Message& m = held_->message;
+    if (is_partial_) {
+      outbox_.write_some();
+      ops_.host.step(journal::Step::kReceive);
+      const std::uint64_t written =
+          ops_.peers.written(held_->from, ops_.host.rank(), held_->index).bytes;
+      const bool trust =
+          journal::breaks(ops_.host, is_read_ ? Rule::kReadWhenWhole : Rule::kWholeMessage);
+      if (written < m.bytes && !trust) return Progress::kPending;
+      is_partial_ = false;
+    }
+    *bytes = std::min<std::size_t>(m.bytes, max_bytes);
+    *data = is_read_                           ? to
+            : m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&m.value)
+                                               : ops_.peers.payload(m.value, m.bytes).data();
+    return Progress::kDone;
+  }
+
+ private:
+  // Takes the next message of `peer`, which becomes held_. It is partial if bytes of it may still
+  // be missing in the journal.
+  Progress take(std::uint32_t peer, std::size_t max_bytes, std::byte* to) {
     const std::uint32_t from = c_.members.world[peer], me = ops_.host.rank();
     release();
     // A member with a record of this operation has sent all its messages: so read the record first.
@@ -137,13 +174,12 @@ class ChannelOp {
       ops_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
       outcome_.status = Status::kTruncated;
     }
-    *bytes = std::min<std::size_t>(m.bytes, max_bytes);
-    *data = m.bytes <= journal::kInlineBytes ? reinterpret_cast<const std::byte*>(&m.value)
-                                             : ops_.peers.payload(m.value, m.bytes).data();
+    is_partial_ = m.written < m.bytes && ops_.host.is_near(from);
+    is_read_ =
+        to != nullptr && inbox_.read_directly(*a, to, std::min<std::uint64_t>(m.bytes, max_bytes));
     return Progress::kDone;
   }
 
- private:
   // Whether this process was woken since it entered, or since advance() was called.
   bool was_woken() const { return incarnation_ != ops_.execution.incarnation(); }
   void compare_with_record() {
@@ -202,6 +238,7 @@ class ChannelOp {
 
   // Publishes the record, when the operations before it have theirs.
   Progress finish() {
+    outbox_.finish_writing();
     release();
     const bool live = e_.entered() && e_.record == nullptr && c_.members.size > 1;
     if (live && c_.records.tail() < e_.sequence) return Progress::kPending;
@@ -242,6 +279,8 @@ class ChannelOp {
   bool thorough_ = false;
   bool moved_ = false;       // all messages are sent and received
   Arrived* held_ = nullptr;  // the message that is being read
+  bool is_partial_ = false;  // bytes of it may still be missing in the journal
+  bool is_read_ = false;     // from the sender's buffer
 };
 
 }  // namespace rejoin::recovery

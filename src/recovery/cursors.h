@@ -18,7 +18,7 @@ template <journal::Host H>
 class Cursors {
  public:
   Cursors(H& host, journal::Journal<H>& journal, Communicators<H>& comms, Inbox<H>& inbox,
-          const Outbox<H>& outbox, Outcomes<H>& outcomes)
+          Outbox<H>& outbox, Outcomes<H>& outcomes)
       : host_(host),
         journal_(journal),
         comms_(comms),
@@ -29,6 +29,8 @@ class Cursors {
   // Fills all of `slot` but its number and the ordinal. A context's cursor is the first operation
   // that has no record of this rank: one that is outstanding begins again behind it.
   void put(journal::Marks& slot) {
+    // This process would otherwise write to them when it is woken, and they may be truncated then.
+    if (!journal::breaks(host_, Rule::kWrittenBeforeImage)) outbox_.finish_writing();
     std::uint64_t contexts = 0;
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) ++contexts;
     slot.frees = comms_.frees();
@@ -64,7 +66,7 @@ class Cursors {
   journal::Journal<H>& journal_;
   Communicators<H>& comms_;
   Inbox<H>& inbox_;
-  const Outbox<H>& outbox_;
+  Outbox<H>& outbox_;
   Outcomes<H>& outcomes_;
 };
 

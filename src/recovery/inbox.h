@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "journal/arena.h"
+#include "journal/direct.h"
 #include "journal/log.h"
 #include "journal/own.h"
 #include "journal/peer_view.h"
@@ -47,6 +48,11 @@ struct Receive {
   // A former incarnation has cancelled it, and this one has not done so yet.
   bool foreseen = false;
   bool posted = false;  // it is in its communicator's queue
+  // Where the program's buffer has `room` bytes without gaps that may be written from now on, or
+  // null: a large message may be read directly as soon as it is matched.
+  std::byte* to = nullptr;
+  std::uint64_t room = 0;
+  bool is_read = false;  // directly; it counts when the journal has all of it
   Receive* next = nullptr;
 };
 
@@ -66,6 +72,7 @@ class Inbox {
         taking_(taking),
         diagnostics_(diagnostics),
         divergence_(divergence),
+        direct_(host, peers),
         senders_(arena.make_array<Sender>(header_->ranks)),
         matches_(host, journal.region(), journal.region().head()->matches, true),
         cancelled_(host, journal.region(), journal.region().head()->cancelled, true) {
@@ -113,6 +120,17 @@ class Inbox {
       poll_all(true);
     }
     return r.message != nullptr || r.cancelled;
+  }
+
+  // Reads the first `bytes` bytes of a message from its sender's buffer, if that is open and at
+  // least a half of them is missing in the journal: less comes as soon from there. Returns whether
+  // it did; they count when the journal has them.
+  bool read_directly(const Arrived& a, std::byte* to, std::uint64_t bytes) {
+    const journal::Message& m = a.message;
+    if (m.written >= m.bytes || m.bytes > direct_.kMost || !host_.is_near(a.from)) return false;
+    const std::uint64_t written = peers_.written(a.from, host_.rank(), a.index).bytes;
+    if (2 * written > bytes) return false;
+    return direct_.read(a.from, peers_.place(a.from, host_.rank(), a.index), to, 0, bytes);
   }
 
   // The receive is over and its message is copied out. A later incarnation is given it again.
@@ -445,6 +463,7 @@ class Inbox {
       journal::store_element(host_, Step::kMatch, *matches_.at(r.wildcard), r.bound);
     }
     if ((a->message.key & journal::kSynchronous) != 0) match_synchronous(r, a);
+    if (r.to != nullptr) r.is_read = read_directly(*a, r.to, std::min(r.room, a->message.bytes));
   }
 
   // The sender goes on when it sees the match, so a later incarnation has to repeat it.
@@ -586,6 +605,7 @@ class Inbox {
   Taking& taking_;
   Diagnostics& diagnostics_;
   Divergence<H>& divergence_;
+  journal::DirectRead<H> direct_;
   Sender* senders_;               // [ranks]
   Arrived* strangers_ = nullptr;  // of communicators that this rank has not made yet
   Arrived* free_ = nullptr;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "engine/broadcast.h"
 #include "journal/arena.h"
@@ -58,8 +59,11 @@ class Outbox {
     const std::uint64_t k = sent_[to]++;
     journal::ChannelEntry& posted = channels_.entry(to, k);
     compare(posted, to, label, bytes, hash);
-    if (posted.written.load(std::memory_order_relaxed) < posted.bytes) [[unlikely]]
-      channels_.write(to, posted, static_cast<const std::byte*>(data));
+    if (posted.written.load(std::memory_order_relaxed) < posted.bytes) [[unlikely]] {
+      finish_writing();
+      writing_.emplace(host_, to, posted, static_cast<const std::byte*>(data));
+      finish_writing();
+    }
     return k;
   }
   // Messages that a former incarnation has sent in this operation, before it learned of a
@@ -106,13 +110,34 @@ class Outbox {
   // none.
   journal::Offset allocate(std::size_t bytes) { return journal_.allocate_message(bytes, sent_); }
   // Posts it. `value`: as in Record. `written` of its bytes are stored; the rest is copied from
-  // `data` now, while the receiver reads.
+  // `data` by write_some(), while the receiver reads.
   [[gnu::always_inline]] void post(std::uint32_t to, const Label& label, std::uint64_t bytes,
                                    std::uint32_t hash, std::uint64_t value, std::uint64_t written,
                                    const void* data) {
-    journal::ChannelEntry& e = channels_.post(
-        to, {label.context, label.key, label.call, hash, bytes, value, written, label.type});
-    if (written < bytes) channels_.write(to, e, static_cast<const std::byte*>(data));
+    const bool has_rest = written < bytes;
+    if (has_rest) finish_writing();
+    channels_.post(to,
+                   {label.context, label.key, label.call, hash, bytes, value, written, label.type},
+                   has_rest ? &writing_ : nullptr, static_cast<const std::byte*>(data));
+  }
+  // Copies some of the newest message's bytes to the journal. Returns whether all of them are
+  // there; until then the bytes must not change.
+  bool write_some() {
+    if (!writing_) return true;
+    if (!writing_->is_over()) writing_->advance();
+    if (writing_->is_over()) writing_.reset();
+    return !writing_;
+  }
+  void finish_writing() {
+    while (!write_some()) {
+    }
+  }
+  // Whether a message's bytes may be read where they are by its receiver, if it waits for them:
+  // then it is posted before they are written.
+  bool may_be_read(std::uint32_t to, std::uint64_t bytes) const {
+    return bytes > journal::Writing<H>::kPieceBytes && bytes <= journal::DirectRead<H>::kMost &&
+           host_.is_near(to) && host_.may_read_others() &&
+           journal::own_control(host_)->threads_may_call.load(std::memory_order_relaxed) == 0;
   }
 
   // --- Messages that lie in the journal
@@ -162,6 +187,7 @@ class Outbox {
   Divergence<H>& divergence_;
   journal::Channels<H> channels_;
   std::uint64_t* sent_;  // [ranks] messages that this execution has sent to each
+  std::optional<journal::Writing<H>> writing_;  // of the newest message, if bytes are missing
 };
 
 }  // namespace rejoin::recovery

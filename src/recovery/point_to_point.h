@@ -141,8 +141,8 @@ class PointToPoint {
     const std::uint64_t k = outbox_.begin(to);
     std::uint64_t value = 0, written = payload.bytes;
     const std::byte* at = reinterpret_cast<const std::byte*>(&value);
-    const std::uint64_t whole = host_.is_near(to) ? journal::Channels<H>::kPieceBytes
-                                                  : journal::Channels<H>::kFarWholeBytes;
+    const std::uint64_t whole =
+        host_.is_near(to) ? journal::Writing<H>::kPieceBytes : journal::Writing<H>::kFarWholeBytes;
     if (payload.bytes > whole && payload.fill == nullptr) {  // it is copied behind the post
       value = outbox_.allocate(payload.bytes);
       at = static_cast<const std::byte*>(payload.data);
@@ -158,6 +158,10 @@ class PointToPoint {
     const std::uint32_t hash = hash_bytes(at, payload.bytes);
     inside();
     outbox_.post(to, label, payload.bytes, hash, value, written, at);
+    // In an exchange the other rank's message is read meanwhile, while its buffer is open.
+    if (written < payload.bytes) {
+      while (!outbox_.write_some()) inbox_.poll_all(false);
+    }
     return {to, k, shown_tag};
   }
 
@@ -194,7 +198,9 @@ class PointToPoint {
                                 ? peers_.payload(m.value, m.bytes).data()
                                 : reinterpret_cast<const std::byte*>(&m.value);
     std::uint64_t end = std::min(bytes, m.written);
-    if (end > 0) take(data, 0, end);
+    const bool is_read =
+        receive.is_read || (to != nullptr && end < bytes && inbox_.read_directly(a, to, bytes));
+    if (end > 0 && !is_read) take(data, 0, end);
     if (end >= bytes) return;
     const std::uint32_t me = host_.rank(), lender = execution_.incarnation();
     const bool lends = to != nullptr && !host_.is_near(a.from);
@@ -202,8 +208,6 @@ class PointToPoint {
     if (lends && peers_.written(a.from, me, a.index).are_kept) {
       lending.begin_message(peers_.place(a.from, me, a.index), m.value, to, bytes);
     }
-    journal::DirectRead<H> direct(host_, peers_, a.from, peers_.place(a.from, me, a.index));
-    const bool may_read = to != nullptr && m.bytes <= direct.kMost && host_.is_near(a.from);
     bool asks = false;
     for (std::uint64_t at = end; at < bytes; at = end) {
       const auto has_come = [&](bool thorough) {
@@ -221,16 +225,14 @@ class PointToPoint {
         }
         end = std::min(bytes, written.bytes);
         if (journal::breaks(host_, Rule::kWholeMessage)) end = bytes;
-        // Less than a half that is missing comes as soon from the journal.
-        if (may_read && 2 * (end - at) <= bytes - at) direct.read(to, at, bytes);
-        if (direct.has_read() && end < bytes) {
+        if (is_read && end < bytes) {
           end = journal::breaks(host_, Rule::kReadWhenWhole) ? bytes : at;
         }
         return end > at;
       };
       // A former incarnation has received what is asked for: that is a part of the replay.
       wait(has_come, [&] { return !asks; });
-      if (direct.has_read()) break;
+      if (is_read) break;
       lending.for_rest(m.value, at, end, 0, [&](std::uint64_t from, std::uint64_t to_end) {
         take(data + from, from, to_end - from);
       });

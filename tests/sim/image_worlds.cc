@@ -305,6 +305,17 @@ void pieces(Player& p) {
   }
 }
 
+// Images are made while messages are written, whose receivers have them when they are made.
+void exchanged(Player& p) {
+  constexpr std::size_t kThreePieces = 2 * 16 * 1024 / sizeof(Element) + 100;
+  Comm all = p.everyone();
+  const std::uint32_t other = 1 - p.rank();
+  for (int i = 0; i < 12; ++i) {
+    p.sendrecv(all, other, static_cast<int>(other), i, kThreePieces);
+    p.alltoall(all, kThreePieces);
+  }
+}
+
 }  // namespace
 
 std::vector<World> image_worlds() {
@@ -351,6 +362,7 @@ std::vector<World> image_worlds() {
   worlds.back().must_reach = {Probe::kEndedFull};
   add("images-messages", 2, 300, messages);
   add("images-ahead", 2, 80, ahead);
+  add("images-exchanged", 2, 40, exchanged);
   add("images-lent", 2, 60, lent);
   worlds.back().must_reach = {Probe::kWoken, Probe::kReceivedAgain};
   // The sender goes back to main, and its receivers have images: the messages that it sends again

@@ -50,6 +50,27 @@ void run_large(Player& p) {
   p.recv(all, before, 2);
 }
 
+// Each rank's message is read while its own is written.
+void run_exchanged(Player& p) {
+  constexpr std::size_t kThreePieces = 2 * 16 * 1024 / sizeof(Element) + 100;
+  Comm all = p.everyone();
+  const std::uint32_t n = p.ranks(), next = (p.rank() + 1) % n;
+  for (int i = 0; i < 3; ++i) {
+    p.sendrecv(all, next, static_cast<int>((p.rank() + n - 1) % n), i, kThreePieces);
+  }
+}
+
+// The same in collectives.
+void run_blocks(Player& p) {
+  constexpr std::size_t kThreePieces = 2 * 16 * 1024 / sizeof(Element) + 100;
+  Comm all = p.everyone();
+  p.alltoall(all, kThreePieces);
+  p.gather(all, 1, kThreePieces);
+  p.scatter(all, 0, kThreePieces);
+  p.alltoall(all, kThreePieces);
+  p.neighbours(all, kThreePieces);
+}
+
 // Messages in pieces, there and back, whose receivers lend their buffers.
 void run_lent(Player& p) {
   constexpr std::size_t kThreePieces = 2 * 128 * 1024 / sizeof(Element) + 100;
@@ -268,6 +289,9 @@ std::vector<World> message_worlds() {
   };
   add("messages", 3, run_named, false);
   add("messages-large", 3, run_large, false);
+  add("messages-exchanged", 3, run_exchanged, false);
+  add("messages-blocks", 3, run_blocks, false);
+  worlds.back().must_reach = {Probe::kResent, Probe::kReceivedAgain};
   add("messages-lent", 2, run_lent, false);
   add("messages-ring", 3, run_ring, false);
   add("messages-any", 4, run_any, true);

@@ -37,6 +37,9 @@ struct How {
 
 inline constexpr std::size_t kMaxCounts = 64;
 
+// Whether the journal has all bytes of a message that a rank of the same node has sent to this one.
+bool is_in_journal(const SimHost& host, const recovery::Arrived& a);
+
 class Player {
  public:
   struct Comm {
@@ -108,6 +111,8 @@ class Player {
   void isend(Comm& c, Pending* p, std::uint32_t to, int tag, std::size_t count, bool synchronous);
   void irecv(Comm& c, Pending* p, int from, int tag);
   void recv(Comm& c, int from, int tag);
+  // Both messages have `count` elements.
+  void sendrecv(Comm& c, std::uint32_t to, int from, int tag, std::size_t count);
   void wait(Pending* p);
   bool test(Pending* p);
   int wait_any(Pending* all, int count);
@@ -202,6 +207,9 @@ class Player {
   Status scan(Comm& c, std::size_t count, bool exclusive);
   using SimMessages = recovery::PointToPoint<SimHost>;
   std::uint32_t begin_message(recovery::OpKind kind);
+  void post_receive(Comm& c, Pending* p, int from, int tag, const Buffer* to);
+  void post_message(Comm& c, std::uint32_t call, Pending* p, std::uint32_t to, int tag,
+                    const Buffer& b, bool synchronous);
   SimCollective* make_collective(Comm& c, recovery::OpKind kind, int root);
   void start(Comm& c, Pending* p, SimCollective* collective);
   std::uint64_t finish_collective(Pending* p);
@@ -209,7 +217,8 @@ class Player {
   void show_awaited(const SimCollective& collective);
   bool is_over(Pending* p, bool thorough);
   void await(Pending* p);
-  void finish(Pending* p);
+  // A receive's message goes to `to`, or to a buffer of its own.
+  void finish(Pending* p, const Buffer* to = nullptr);
   void told(std::uint64_t answer);
   void learn(std::uint64_t what);
   template <class Algorithm>

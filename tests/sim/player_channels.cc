@@ -15,6 +15,16 @@ using journal::Progress;
 using recovery::OpKind;
 using recovery::Status;
 
+namespace {
+
+// The next incarnation of a sender of blocks of that many elements writes no rest of a message, so
+// its contribution may be another one.
+bool is_posted_whole(std::size_t count) {
+  return count * sizeof(Element) <= journal::Writing<SimHost>::kPieceBytes;
+}
+
+}  // namespace
+
 // A ChannelOp whose messages are passed to the oracle.
 class SimPort {
  public:
@@ -24,12 +34,13 @@ class SimPort {
   std::uint32_t size() const { return operation_.size(); }
   std::uint32_t me() const { return operation_.me(); }
 
-  Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
+  Progress send(std::uint32_t peer, const void* data, std::size_t bytes,
+                engine::Sent sent = engine::Sent::kStored) {
     const std::uint32_t from = player_.rank(), to = comm_.group->members[peer];
     const std::uint64_t k = player_.sent_[to];
     const bool fresh = job_.oracle().offered(from, to, k, hash_of_bytes(data, bytes));
     const std::uint64_t posts = job_.posts(from);
-    const Progress p = operation_.send(peer, data, bytes);
+    const Progress p = operation_.send(peer, data, bytes, sent);
     if (p != Progress::kDone) return p;
     ++player_.sent_[to];
     job_.fail_if(job_.oracle().posted(from, to, k));
@@ -40,8 +51,8 @@ class SimPort {
   }
 
   Progress receive(std::uint32_t peer, std::size_t max_bytes, const std::byte** data,
-                   std::size_t* bytes) {
-    const Progress p = operation_.receive(peer, max_bytes, data, bytes);
+                   std::size_t* bytes, std::byte* place = nullptr) {
+    const Progress p = operation_.receive(peer, max_bytes, data, bytes, place);
     if (p != Progress::kDone) return p;
     const std::uint32_t from = comm_.group->members[peer], to = player_.rank();
     const std::uint64_t hash = hash_of_bytes(*data, *bytes);
@@ -49,6 +60,9 @@ class SimPort {
     bool again = false;
     job_.fail_if(job_.oracle().received(from, to, operation_.held()->index, hash, &again));
     if (again) job_.hit(Probe::kReceivedAgain);
+    if (!is_in_journal(player_.rank_.host(), *operation_.held())) {
+      job_.fail_if("a message is received before it is stored");
+    }
     return p;
   }
 
@@ -110,7 +124,7 @@ Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
 
 Status Player::gather(Comm& c, std::uint32_t root, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, true);
+  const Buffer in = contribution(c, count, is_posted_whole(count));
   const Buffer out = buffer(c.me == root ? count * c.size() : 0);
   const auto place = [&](std::uint32_t i) {
     return Block{reinterpret_cast<std::byte*>(out.data + i * count), in.bytes()};
@@ -121,7 +135,7 @@ Status Player::gather(Comm& c, std::uint32_t root, std::size_t count) {
 
 Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  Buffer in = contribution(c, c.me == root ? count * c.size() : count, true);
+  Buffer in = contribution(c, c.me == root ? count * c.size() : count, is_posted_whole(count));
   const Buffer out = buffer(count);
   Buffer signature = in;
   signature.count = count;
@@ -135,14 +149,15 @@ Status Player::scatter(Comm& c, std::uint32_t root, std::size_t count) {
 
 Status Player::alltoall(Comm& c, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count * c.size(), true);
+  const Buffer in = contribution(c, count * c.size(), is_posted_whole(count));
   const Buffer out = buffer(count * c.size());
   const auto block = [count](const Buffer& b) {
     return [&b, count](std::uint32_t i) {
       return Block{reinterpret_cast<std::byte*>(b.data + i * count), count * sizeof(Element)};
     };
   };
-  return channel(c, OpKind::kAlltoall, -1, in, out, false, engine::Alltoall(block(in), block(out)));
+  return channel(c, OpKind::kAlltoall, -1, in, out, false,
+                 engine::Alltoall(block(in), block(out), false));
 }
 
 Status Player::neighbours(Comm& c, std::size_t count) {
@@ -220,7 +235,7 @@ struct Echo {
 
 Status Player::echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, true);
+  const Buffer in = contribution(c, count, is_posted_whole(count));
   const Buffer out = buffer(c.me == from || c.me == to ? count : 0);
   return channel(
       c, OpKind::kGatherv, static_cast<int>(to), in, out, false,
@@ -229,7 +244,7 @@ Status Player::echo(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t c
 
 Status Player::message(Comm& c, std::uint32_t from, std::uint32_t to, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
-  const Buffer in = contribution(c, count, true);
+  const Buffer in = contribution(c, count, is_posted_whole(count));
   const Buffer out = buffer(c.me == to ? count : 0);
   return channel(c, OpKind::kGatherv, static_cast<int>(to), in, out, false,
                  OneMessage{from, to, in.data, in.bytes(), out.data});

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t kMessageSite = 0x9000;
 
-// Whether the journal has all bytes of a message that a rank of the same node has sent to this one.
+}  // namespace
+
 bool is_in_journal(const SimHost& host, const recovery::Arrived& a) {
   if (!host.is_near(a.from)) return true;  // it may have gone to the program alone
   const journal::Offset channels = journal::region_of(host.base(), a.from)->channels;
@@ -20,8 +21,6 @@ bool is_in_journal(const SimHost& host, const recovery::Arrived& a) {
   const auto& entry = *journal::log_at<journal::ChannelEntry>(host.base(), log, a.index);
   return entry.written.load() >= entry.bytes;
 }
-
-}  // namespace
 
 std::uint32_t Player::begin_message(OpKind kind) {
   recovery::Call c = {};
@@ -51,28 +50,54 @@ void Player::ssend(Comm& c, std::uint32_t to, int tag, std::size_t count) {
 void Player::isend(Comm& c, Pending* p, std::uint32_t to, int tag, std::size_t count,
                    bool synchronous) {
   const Buffer b = contribution(c, count, false);
+  post_message(c, begin_message(synchronous ? OpKind::kIssend : OpKind::kIsend), p, to, tag, b,
+               synchronous);
+  rank_.messages().end();
+  learn(c.group->members[to]);
+}
+
+void Player::post_message(Comm& c, std::uint32_t call, Pending* p, std::uint32_t to, int tag,
+                          const Buffer& b, bool synchronous) {
   const std::uint32_t world = c.group->members[to];
   job_.fail_if(job_.messages().sent(rank(), world, sent_[world], tag, c.group->context,
                                     hash_of_bytes(b.data, b.bytes())));
-  const std::uint32_t call = begin_message(synchronous ? OpKind::kIssend : OpKind::kIsend);
   const bool resent = rank_.messages().posted(world) > sent_[world];
   p->kind = synchronous ? Pending::kSynchronous : Pending::kNone;
   p->sent = rank_.messages().send(*c.comm, call, to, tag, synchronous, 0, {b.bytes(), b.data});
-  rank_.messages().end();
   if (p->sent.index != sent_[world]) job_.fail_if("messages: a message has another number");
   ++sent_[world];
   if (resent) job_.hit(Probe::kResent);
-  learn(world);
 }
 
 void Player::irecv(Comm& c, Pending* p, int from, int tag) {
   begin_message(OpKind::kIrecv);
+  post_receive(c, p, from, tag, nullptr);
+  rank_.messages().end();
+}
+
+void Player::post_receive(Comm& c, Pending* p, int from, int tag, const Buffer* to) {
   p->kind = Pending::kReceive;
   p->comm = &c;
   p->receive = {};
   p->receive.source = from < 0 ? recovery::kAnySource : c.group->members[from];
   p->receive.tag = tag < 0 ? recovery::kAnyTag : SimMessages::key_of(tag);
+  if (to != nullptr) {
+    p->receive.to = reinterpret_cast<std::byte*>(to->data);
+    p->receive.room = to->bytes();
+  }
   rank_.messages().post(*c.comm, p->receive);
+}
+
+void Player::sendrecv(Comm& c, std::uint32_t to, int from, int tag, std::size_t count) {
+  const Buffer out = contribution(c, count, false), in = buffer(count);
+  const std::uint32_t call = begin_message(OpKind::kSendrecv);
+  Pending got, sent;
+  post_receive(c, &got, from, tag, &in);
+  post_message(c, call, &sent, to, tag, out, false);
+  // What was sent may change now, and what was received may not.
+  std::memset(static_cast<void*>(out.data), 0, out.bytes());
+  await(&got);
+  finish(&got, &in);
   rank_.messages().end();
 }
 
@@ -89,12 +114,13 @@ bool Player::is_over(Pending* p, bool thorough) {
   return true;
 }
 
-void Player::finish(Pending* p) {
+void Player::finish(Pending* p, const Buffer* to) {
   if (p->kind == Pending::kCollective) learn(finish_collective(p));
   if (p->kind == Pending::kReceive && !p->receive.cancelled) {
     const recovery::Arrived& a = *p->receive.message;
     const Envelope e = rank_.messages().envelope(p->receive);
-    const Buffer b = buffer((e.bytes + sizeof(Element) - 1) / sizeof(Element));
+    const Buffer b =
+        to != nullptr ? *to : buffer((e.bytes + sizeof(Element) - 1) / sizeof(Element));
     rank_.messages().read(p->receive, e.bytes, reinterpret_cast<std::byte*>(b.data),
                           [&](const std::byte* data, std::uint64_t at, std::uint64_t n) {
                             std::memcpy(reinterpret_cast<std::byte*>(b.data) + at, data, n);

@@ -85,14 +85,15 @@ class SimCollective final : public recovery::Nonblocking {
 
   std::uint32_t size() const { return messages_->size(); }
   std::uint32_t me() const { return messages_->me(); }
-  Progress send(std::uint32_t peer, const void* data, std::size_t bytes) {
-    const Progress p = messages_->send(peer, data, bytes);
+  Progress send(std::uint32_t peer, const void* data, std::size_t bytes,
+                engine::Sent sent = engine::Sent::kStored) {
+    const Progress p = messages_->send(peer, data, bytes, sent);
     if (p == Progress::kDone) ++player_.sent_[comm_.group->members[peer]];
     return p;
   }
-  Progress receive(std::uint32_t peer, std::size_t most, const std::byte** data,
-                   std::size_t* bytes) {
-    return messages_->receive(peer, most, data, bytes);
+  Progress receive(std::uint32_t peer, std::size_t most, const std::byte** data, std::size_t* bytes,
+                   std::byte* place = nullptr) {
+    return messages_->receive(peer, most, data, bytes, place);
   }
 
   const engine::Reduction& reduction() const { return reduction_; }
@@ -247,7 +248,7 @@ void Player::begin_alltoall(Comm& c, Pending* p, std::size_t count) {
   const Buffer in = o->contribution(count * c.size(), false);
   o->out = o->buffer(count * c.size());
   o->alltoall.emplace(SimCollective::Blocks{in.data, count},
-                      SimCollective::Blocks{o->out.data, count});
+                      SimCollective::Blocks{o->out.data, count}, false);
   o->advance_messages = [](SimCollective& self) { return self.alltoall->advance(self); };
   start(c, p, o);
 }

@@ -60,14 +60,14 @@ class Direct : public testing::Test {
   bool reads(std::size_t begin, std::size_t end) {
     ShmHost host(base_, 1, -1);
     const journal::PeerView peers(base_);
-    journal::DirectRead<ShmHost> direct(host, peers, 0, kMessage);
-    const bool read = direct.read(to_.data(), begin, end);
-    EXPECT_EQ(direct.has_read(), read);
-    EXPECT_EQ(journal::control_of(base_, 1)->reads.load(), 0u);
+    journal::DirectRead<ShmHost> direct(host, peers);
+    const bool read = direct.read(0, kMessage, to_.data(), begin, end);
+    EXPECT_EQ(journal::control_of(base_, 1)->reads.load(),
+              read ? kMessage | journal::kHasRead : 0u);
     return read;
   }
 
-  static constexpr journal::Offset kMessage = 4711;
+  static constexpr journal::Offset kMessage = 4712;
   std::size_t bytes_;
   std::byte* base_;
   pid_t sender_ = -1;

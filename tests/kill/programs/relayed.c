@@ -1,9 +1,10 @@
-// relayed [steps=N] [kib=K] [polls=1] [sums=1] [pause_us=P]: large messages around a ring. In each
-// step every rank sends to the next one up to K KiB (default 1024), whose contents follow from the
-// step and the sender: ranks with an even number send first, the others receive first, so that
-// receivers wait. polls=1: the receives are posted first, and asked about. sums=1: instead of
-// messages, a broadcast of what one rank contributes, in turn, and the sum of all contributions.
-// Each rank prints a line a step. P: microseconds between two steps.
+// relayed [steps=N] [kib=K] [polls=1] [sums=1] [blocks=1] [pause_us=P]: large messages around a
+// ring. In each step every rank sends to the next one up to K KiB (default 1024), whose contents
+// follow from the step and the sender: ranks with an even number send first, the others receive
+// first, so that receivers wait. polls=1: the receives are posted first, and asked about. sums=1:
+// instead of messages, a broadcast of what one rank contributes, in turn, and the sum of all
+// contributions. blocks=1: instead of messages, in turn, the operations in which blocks of K KiB
+// are moved. Each rank prints a line a step. P: microseconds between two steps.
 
 #include "program.h"
 
@@ -38,27 +39,100 @@ static void add_up(uint64_t* out, uint64_t* in, size_t count, int step) {
   check_u64("wrong words of a sum", 0, wrong);
 }
 
+enum { kBlockOperations = 8 };
+
+// Moves blocks of `count` numbers: that for rank r follows from the sender, the step, and r. What
+// was sent is overwritten at once. Returns numbers that follow from
+// what is received, if anything is.
+static const uint64_t* move_blocks(uint64_t* out, uint64_t* in, size_t count, int step) {
+  const int n = check_state.size, me = check_state.rank, size = (int)count;
+  const int next = (me + 1) % n, before = (me + n - 1) % n, root = step % n;
+  const int kind = step % kBlockOperations, first = step * n;
+  for (int r = 0; r < n; ++r) fill(out + r * count, count, me, first + r);
+  for (int r = 0; r < n; ++r) memset(in + r * count, 0xff, count * sizeof *in);
+  int from = -1, to = -1;  // in place 0; otherwise one block from each rank
+  switch (kind) {
+    case 0:
+      OK(MPI_Sendrecv(out + next * count, size, MPI_UINT64_T, next, 1, in, size, MPI_UINT64_T,
+                      before, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      from = before, to = me;
+      break;
+    case 1:
+      memcpy(in, out + next * count, count * sizeof *in);
+      OK(MPI_Sendrecv_replace(in, size, MPI_UINT64_T, next, 1, before, 1, MPI_COMM_WORLD,
+                              MPI_STATUS_IGNORE));
+      from = before, to = me;
+      break;
+    case 2:
+      OK(MPI_Alltoall(out, size, MPI_UINT64_T, in, size, MPI_UINT64_T, MPI_COMM_WORLD));
+      break;
+    case 3:
+      memcpy(in, out, (size_t)n * count * sizeof *in);
+      OK(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_UINT64_T, in, size, MPI_UINT64_T, MPI_COMM_WORLD));
+      break;
+    case 4:
+      OK(MPI_Gather(out + root * count, size, MPI_UINT64_T, in, size, MPI_UINT64_T, root,
+                    MPI_COMM_WORLD));
+      if (me != root) return out;
+      break;
+    case 5:
+      OK(MPI_Scatter(out, size, MPI_UINT64_T, in, size, MPI_UINT64_T, root, MPI_COMM_WORLD));
+      from = root, to = me;
+      break;
+    case 6:
+      OK(MPI_Allgather(out, size, MPI_UINT64_T, in, size, MPI_UINT64_T, MPI_COMM_WORLD));
+      memset(out, 0, (size_t)n * count * sizeof *out);
+      for (int r = 0; r < n; ++r) {
+        check_u64("wrong words", 0, count_wrong(in + r * count, count, r, first));
+      }
+      return in;
+    default: {
+      MPI_Request requests[2];
+      OK(MPI_Irecv(in, size, MPI_UINT64_T, before, 1, MPI_COMM_WORLD, &requests[0]));
+      OK(MPI_Isend(out + next * count, size, MPI_UINT64_T, next, 1, MPI_COMM_WORLD, &requests[1]));
+      OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+      from = before, to = me;
+    }
+  }
+  memset(out, 0, (size_t)n * count * sizeof *out);
+  if (from >= 0) {
+    check_u64("wrong words", 0, count_wrong(in, count, from, first + to));
+    return in;
+  }
+  for (int r = 0; r < n; ++r) {
+    check_u64("wrong words", 0, count_wrong(in + r * count, count, r, first + me));
+  }
+  return in;
+}
+
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   const int steps = (int)argument_number(argc, argv, "steps", 100);
   const size_t most = (size_t)argument_number(argc, argv, "kib", 1024) * 1024 / sizeof(uint64_t);
   const int polls = (int)argument_number(argc, argv, "polls", 0);
   const int sums = (int)argument_number(argc, argv, "sums", 0);
+  const int blocks = (int)argument_number(argc, argv, "blocks", 0);
   const long long pause = argument_number(argc, argv, "pause_us", 0);
   const int n = check_state.size, me = check_state.rank;
   const int next = (me + 1) % n, before = (me + n - 1) % n;
-  uint64_t* out = malloc(most * sizeof *out);
-  uint64_t* in = malloc(most * sizeof *in);
+  const size_t room = blocks != 0 ? (size_t)n * most : most;
+  uint64_t* out = malloc(room * sizeof *out);
+  uint64_t* in = malloc(room * sizeof *in);
   if (out == NULL || in == NULL) check_fail("memory", "some", "none");
   for (int step = 0; step < steps; ++step) {
     check_context("step %d", step);
     const size_t count = most >> (step % 4);
     const int bytes = (int)(count * sizeof *out);
-    fill(out, count, me, step);
-    memset(in, 0xff, count * sizeof *in);
+    const uint64_t* shown = in;
+    if (blocks == 0) {
+      fill(out, count, me, step);
+      memset(in, 0xff, count * sizeof *in);
+    }
     MPI_Request request = MPI_REQUEST_NULL;
     int over = 0;
-    if (sums != 0) {
+    if (blocks != 0) {
+      shown = move_blocks(out, in, most >> (step / kBlockOperations % 4), step);
+    } else if (sums != 0) {
       add_up(out, in, count, step);
     } else if (polls != 0) {
       OK(MPI_Irecv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, &request));
@@ -73,8 +147,8 @@ int main(int argc, char** argv) {
       OK(MPI_Recv(in, bytes, MPI_BYTE, before, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
       OK(MPI_Send(out, bytes, MPI_BYTE, next, step, MPI_COMM_WORLD));
     }
-    if (sums == 0) check_u64("wrong words", 0, count_wrong(in, count, before, step));
-    check_state.digest = hash_step(check_state.digest, in[count - 1]);
+    if (sums == 0 && blocks == 0) check_u64("wrong words", 0, count_wrong(in, count, before, step));
+    check_state.digest = hash_step(check_state.digest, shown[count - 1]);
     printf("rank %d, step %d: %016llx\n", me, step, (unsigned long long)check_state.digest);
     fflush(stdout);
     pause_us(pause);

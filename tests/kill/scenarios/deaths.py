@@ -58,15 +58,15 @@ def random_large_messages(t, n):
         t.recovers(n, *program, kills=kills)
 
 
-@scenario(n=[2, 3], option=["images", "polls", "main", "forbidden"], sweeps=True)
+@scenario(n=[2, 3], option=["images", "polls", "blocks", "main", "blocks_main", "forbidden"], sweeps=True)
 def messages_read_directly(t, n, option):
     """Receivers read the buffers of senders, which change them behind each call; both die in the middle."""
-    command = ("relayed", "steps=300", f"polls={int(option == 'polls')}")
+    command = ("relayed", "steps=300", f"polls={int(option == 'polls')}", f"blocks={int(option.startswith('blocks'))}")
     prefix = t.forbidding("process_vm_readv") if option == "forbidden" else ()
     expected = t.undisturbed(n, *command)
     for _ in range(40 if t.long else 4):
-        if option == "main":
-            kills = [Kill(rank, t.rng.randrange(20, 600)) for rank in range(n) if t.rng.random() < 0.7]
+        if option.endswith("main"):
+            kills = [Kill(rank, t.rng.randrange(20, 300)) for rank in range(n) if t.rng.random() < 0.7]
             result = t.run(n, *command, kills=kills, flags=["--snapshots", "off"])
             require(result.code == 0 and len(result.named("death")) == len(kills), "not as killed", result)
             require_same(result, expected, n)

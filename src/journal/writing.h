@@ -1,0 +1,92 @@
+// Copies the bytes of a posted message to the journal, piece by piece, while its receiver may read
+// them: from the journal, or from where they are (direct.h). Written by the sender only.
+#pragma once
+
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "copy/copy.h"
+#include "journal/direct.h"
+#include "journal/host.h"
+#include "journal/layout.h"
+#include "journal/payload_stores.h"
+#include "journal/rules.h"
+#include "journal/waiting.h"
+
+namespace rejoin::journal {
+
+template <Host H>
+class Writing {
+ public:
+  // Bytes of a message that become visible together. Larger messages are read while being written.
+  // The pieces of engine::kPieceBytes, into which collectives cut vectors, are whole messages.
+  static constexpr std::uint64_t kPieceBytes = 16 * 1024;
+  // Pieces that are carried to another node are larger: each takes system calls. Messages up to
+  // kFarWholeBytes are whole.
+  static constexpr std::uint64_t kFarWholeBytes = 64 * 1024;
+  static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
+  // Pieces of what others do not read from the journal soon.
+  static constexpr std::uint64_t kUnreadPieceBytes = 256 * 1024;
+
+  // Lets the receiver read the bytes at `data`, which must not change while the object exists. A
+  // former incarnation may have written some of them.
+  Writing(H& host, std::uint32_t to, ChannelEntry& entry, const std::byte* data)
+      : host_(host), to_(to), near_(host.is_near(to)), entry_(entry), data_(data) {
+    const auto place =
+        static_cast<Offset>(reinterpret_cast<const std::byte*>(&entry) - host.base());
+    if (near_ && entry.bytes <= DirectRead<H>::kMost) open_.emplace(host, to, place, data);
+  }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+  bool is_over() const { return written() >= entry_.bytes; }
+  // Copies the next piece. REQUIRES that the message is posted, and !is_over().
+  void advance() {
+    const std::uint64_t at = written();
+    // Another node may have the bytes before the journal: they are sent from where they are.
+    if (!near_ && !is_lent_) {
+      const Loan loan = {entry_.value, const_cast<std::byte*>(data_), entry_.bytes};
+      is_lent_ = host_.send_from(&loan);
+      if (is_lent_) ring_receiver();
+    }
+    const bool is_read = open_ && open_->is_read();
+    const std::uint64_t most = is_read || is_lent_ ? kUnreadPieceBytes
+                               : near_             ? kPieceBytes
+                                                   : kFarPieceBytes;
+    const std::uint64_t piece = std::min<std::uint64_t>(entry_.bytes - at, most);
+    std::byte* place = host_.base() + entry_.value + at;
+    host_.step(Step::kPayload);
+    if (is_read) {  // no other process needs these bytes soon
+      host_.plain_store();
+      copy_past_cache(place, data_ + at, piece);
+      _mm_sfence();
+    } else if (near_ || is_lent_) {
+      host_.payload_stores().copy(place, data_ + at, piece);
+    } else {  // it is read from the cache as it is sent
+      copy_payload(place, data_ + at, piece);
+    }
+    entry_.written.store(host_, Step::kWritten, at + piece);
+    if (is_over() && is_lent_) host_.send_from(nullptr);
+    if (!near_ || is_over()) ring_receiver();
+  }
+
+ private:
+  std::uint64_t written() const { return entry_.written.load(std::memory_order_relaxed); }
+  void ring_receiver() {
+    if (!breaks(host_, Rule::kRingAfterMessage)) ring_sleepers(host_, &to_, 1);
+  }
+
+  H& host_;
+  const std::uint32_t to_;
+  const bool near_;
+  bool is_lent_ = false;
+  ChannelEntry& entry_;
+  const std::byte* const data_;
+  std::optional<OpenBuffer<H>> open_;  // its end waits for a receiver that reads
+};
+
+}  // namespace rejoin::journal
