@@ -59,33 +59,40 @@ constexpr std::size_t piece_bytes(std::size_t element_bytes) {
   return (elements > 0 ? elements : 1) * element_bytes;
 }
 
-// Root receives block i from member i, into place(i). 1 step, (n-1) S bytes to the root.
+// Root receives block i from member i, into place(i), and puts its own block into its place while it
+// waits. 1 step, (n-1) S bytes to the root.
 // own: this member's contribution; null at the root: it lies in place already.
 template <class Place>
 class Gather {
  public:
   Gather(std::uint32_t root, const void* own, std::size_t own_bytes, Place place)
-      : root_(root), own_(own), own_bytes_(own_bytes), place_(place) {}
+      : root_(root), own_(static_cast<const std::byte*>(own)), own_bytes_(own_bytes), place_(place) {}
 
   template <class Port>
   Progress advance(Port& port) {
     if (port.me() != root_) return port.send(root_, own_, own_bytes_, Sent::kReadable);
     for (; next_ < port.size(); ++next_) {
+      if (next_ == root_) continue;
       const auto to = place_(next_);
-      const std::byte* data = static_cast<const std::byte*>(own_);
-      std::size_t bytes = own_bytes_;
-      if (next_ != root_) {
-        const Progress p = port.receive(next_, to.bytes, &data, &bytes, to.place());
-        if (p != Progress::kDone) return p;
-      }
-      if (data != nullptr) to.put(data, bytes);
+      const std::byte* data;
+      std::size_t bytes;
+      const Progress p = port.receive(next_, to.bytes, &data, &bytes, to.place());
+      if (p == Progress::kPending) put_own();
+      if (p != Progress::kDone) return p;
+      to.put(data, bytes);
     }
+    put_own();
     return Progress::kDone;
   }
 
  private:
+  void put_own() {
+    if (own_ != nullptr) place_(root_).put(own_, own_bytes_);
+    own_ = nullptr;
+  }
+
   std::uint32_t root_;
-  const void* own_;
+  const std::byte* own_;
   std::size_t own_bytes_;
   Place place_;
   std::uint32_t next_ = 0;
@@ -130,26 +137,22 @@ class Scatter {
 };
 
 // Member i's block out(j) goes to member j's in(i). n-1 messages each, sent before anything is
-// received, so `out` and `in` may share memory, which is to be said: the last message is else
-// stored while others are received.
+// received, so `out` and `in` may share memory. stays: they do not, and a block of `out` is the same
+// until the collective is done, also when out() is called again: the last message is then stored
+// while others are received, and a member's own block is put into its place while it waits.
 template <class Out, class In>
 class Alltoall {
  public:
-  Alltoall(Out out, In in, bool share_memory)
-      : out_(out), in_(in), last_(share_memory ? Sent::kReadable : Sent::kStays) {}
+  Alltoall(Out out, In in, bool stays) : out_(out), in_(in), stays_(stays) {}
 
   template <class Port>
   Progress advance(Port& port) {
     const std::uint32_t n = port.size(), me = port.me();
-    if (sent_ == 0) {
-      const auto own = out_(me);
-      in_(me).put(own.data, own.bytes);
-      sent_ = 1;
-    }
+    if (!stays_) put_own(me);
     for (; sent_ < n; ++sent_) {
       const std::uint32_t to = (me + sent_) % n;
       const auto block = out_(to);
-      const Sent sent = sent_ + 1 == n ? last_ : Sent::kReadable;
+      const Sent sent = stays_ && sent_ + 1 == n ? Sent::kStays : Sent::kReadable;
       const Progress p = port.send(to, block.data, block.bytes, sent);
       if (p != Progress::kDone) return p;
     }
@@ -159,17 +162,27 @@ class Alltoall {
       std::size_t bytes;
       const auto to = in_(from);
       const Progress p = port.receive(from, to.bytes, &data, &bytes, to.place());
+      if (p == Progress::kPending) put_own(me);
       if (p != Progress::kDone) return p;
       to.put(data, bytes);
     }
+    put_own(me);
     return Progress::kDone;
   }
 
  private:
+  void put_own(std::uint32_t me) {
+    if (has_own_) return;
+    const auto own = out_(me);
+    in_(me).put(own.data, own.bytes);
+    has_own_ = true;
+  }
+
   Out out_;
   In in_;
-  Sent last_;
-  std::uint32_t sent_ = 0;  // 0: nor is this member's own block in its place
+  const bool stays_;
+  bool has_own_ = false;
+  std::uint32_t sent_ = 1;
   std::uint32_t received_ = 1;
 };
 

@@ -75,17 +75,24 @@ class Prefetch {
     next_ = begin;
     end_ = begin + std::min(bytes, kMost);
   }
+  // Payload of so many bytes is written through the cache at `begin` now, and probably as many behind
+  // it soon: fetches what is written a little later, because a fetch takes longer than they do.
+  static void fetch_ahead(const std::byte* begin, std::size_t bytes) {
+    constexpr std::size_t kAhead = 8 * 1024;
+    for (std::size_t at = 0; at < bytes; at += kLineBytes) fetch(begin + kAhead + at);
+  }
   // Fetches some of it. To be called between two looks of a wait, which it does not delay
   // noticeably.
   void fetch_some() {
     constexpr int kLinesAtOnce = 16;
-    constexpr std::size_t kLineBytes = 64;
-    for (int i = 0; i < kLinesAtOnce && next_ < end_; ++i, next_ += kLineBytes) {
-      asm volatile("prefetchw %0" : : "m"(*next_));
-    }
+    for (int i = 0; i < kLinesAtOnce && next_ < end_; ++i, next_ += kLineBytes) fetch(next_);
   }
 
  private:
+  static constexpr std::size_t kLineBytes = 64;
+
+  static void fetch(const std::byte* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
+
   const std::byte* next_ = nullptr;
   const std::byte* end_ = nullptr;
 };
@@ -97,7 +104,7 @@ class Prefetch {
 class PayloadStores {
  public:
   // Smaller payload is always written through the cache.
-  static constexpr std::size_t kLeastCopied = 4 * 1024;
+  static constexpr std::size_t kLeastCopied = 8 * 1024;
   static constexpr std::size_t kLeastReduced = 16 * 1024;
 
   // Writes are visible to others when it returns, as those of memcpy.

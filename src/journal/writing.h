@@ -19,6 +19,28 @@
 
 namespace rejoin::journal {
 
+// How long a sender whose receiver still reads an earlier message waits until it begins to read the
+// next one. If it does, both gain: each copies once, at the same time. Otherwise the receiver would
+// find the next message written, too, copy it from the journal, and stay behind. If it often does
+// not, hardly any message waits. Pure. It changes when bytes are copied, not which.
+class Patience {
+ public:
+  // Looks before the message of so many bytes is written. They take as long as writing it.
+  std::uint64_t looks(std::uint64_t bytes) {
+    constexpr std::uint64_t kBytesOfLook = 512;
+    return turn_++ % (std::uint64_t{1} << failures_) == 0 ? bytes / kBytesOfLook : 0;
+  }
+  // Whether its receiver has begun to read it meanwhile.
+  void note(bool is_read) {
+    constexpr unsigned kMostFailures = 6;
+    failures_ = is_read ? 0 : std::min(failures_ + 1, kMostFailures);
+  }
+
+ private:
+  std::uint64_t turn_ = 0;
+  unsigned failures_ = 0;  // one after the other
+};
+
 template <Host H>
 class Writing {
  public:
@@ -44,6 +66,8 @@ class Writing {
   Writing& operator=(const Writing&) = delete;
 
   bool is_over() const { return written() >= entry_.bytes; }
+  // Whether the receiver reads the bytes where they are, or has.
+  bool is_read() const { return open_ && open_->is_read(); }
   // Copies the next piece. REQUIRES that the message is posted, and !is_over().
   void advance() {
     const std::uint64_t at = written();
@@ -53,14 +77,14 @@ class Writing {
       is_lent_ = host_.send_from(&loan);
       if (is_lent_) ring_receiver();
     }
-    const bool is_read = open_ && open_->is_read();
-    const std::uint64_t most = is_read || is_lent_ ? kUnreadPieceBytes
+    const bool read = is_read();
+    const std::uint64_t most = read || is_lent_ ? kUnreadPieceBytes
                                : near_             ? kPieceBytes
                                                    : kFarPieceBytes;
     const std::uint64_t piece = std::min<std::uint64_t>(entry_.bytes - at, most);
     std::byte* place = host_.base() + entry_.value + at;
     host_.step(Step::kPayload);
-    if (is_read) {  // no other process needs these bytes soon
+    if (read) {  // no other process needs these bytes soon
       host_.plain_store();
       copy_past_cache(place, data_ + at, piece);
       _mm_sfence();

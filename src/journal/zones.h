@@ -88,6 +88,7 @@ class Zones {
     const Offset at = reserve(use, bytes);
     if (at == 0) return 0;
     Zone& z = *zone_of(use);
+    if (bytes < PayloadStores::kLeastCopied) Prefetch::fetch_ahead(host_.base() + at, bytes);
     // The next payload will probably be as large.
     host_.payload_stores().prefetch().expect(host_.base() + z.begin + z.used,
                                              std::min<std::uint64_t>(bytes, z.bytes - z.used));

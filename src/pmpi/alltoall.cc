@@ -55,7 +55,9 @@ struct AlltoallPlan : ChannelPlan {
 
   struct Run : ChannelRun {
     explicit Run(const AlltoallPlan& p)
-        : algorithm(p.out.packed_in(&memory, p.members), p.in, p.out.buffer == p.in.buffer) {}
+        : Run(p, p.out.packed_in(&memory, p.members)) {}
+    Run(const AlltoallPlan& p, const Blocks& sent)
+        : algorithm(sent, p.in, sent.packed == nullptr && sent.buffer != p.in.buffer) {}
     Scratch memory;
     engine::Alltoall<Blocks, Blocks> algorithm;
   };

@@ -115,7 +115,10 @@ class Outbox {
                                    std::uint32_t hash, std::uint64_t value, std::uint64_t written,
                                    const void* data) {
     const bool has_rest = written < bytes;
-    if (has_rest) finish_writing();
+    if (has_rest) {
+      finish_writing();
+      looks_ = may_be_read(to, bytes) && lags(to) ? patience_.looks(bytes) : 0;
+    }
     channels_.post(to,
                    {label.context, label.key, label.call, hash, bytes, value, written, label.type},
                    has_rest ? &writing_ : nullptr, static_cast<const std::byte*>(data));
@@ -124,6 +127,13 @@ class Outbox {
   // there; until then the bytes must not change.
   bool write_some() {
     if (!writing_) return true;
+    if (looks_ > 0) {
+      const bool is_read = writing_->is_read();
+      looks_ = is_read ? 0 : looks_ - 1;
+      if (looks_ == 0) patience_.note(is_read);
+      host_.poll(0);
+      return false;
+    }
     if (!writing_->is_over()) writing_->advance();
     if (writing_->is_over()) writing_.reset();
     return !writing_;
@@ -167,6 +177,9 @@ class Outbox {
   void rebase() { channels_.rebase(); }
 
  private:
+  // Whether a receiver has not received what was sent to it before the newest message.
+  bool lags(std::uint32_t to) const { return peers_.consumed(to, host_.rank()) + 1 < sent_[to]; }
+
   [[gnu::noinline]] void compare(const journal::ChannelEntry& posted, std::uint32_t to,
                                  const Label& label, std::uint64_t bytes, std::uint32_t hash) {
     if (journal::breaks(host_, Rule::kCompareResent)) return;
@@ -188,6 +201,8 @@ class Outbox {
   journal::Channels<H> channels_;
   std::uint64_t* sent_;  // [ranks] messages that this execution has sent to each
   std::optional<journal::Writing<H>> writing_;  // of the newest message, if bytes are missing
+  journal::Patience patience_;
+  std::uint64_t looks_ = 0;  // before it is written, unless its receiver begins to read
 };
 
 }  // namespace rejoin::recovery

@@ -157,7 +157,7 @@ Status Player::alltoall(Comm& c, std::size_t count) {
     };
   };
   return channel(c, OpKind::kAlltoall, -1, in, out, false,
-                 engine::Alltoall(block(in), block(out), false));
+                 engine::Alltoall(block(in), block(out), true));
 }
 
 Status Player::neighbours(Comm& c, std::size_t count) {

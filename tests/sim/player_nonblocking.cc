@@ -248,7 +248,7 @@ void Player::begin_alltoall(Comm& c, Pending* p, std::size_t count) {
   const Buffer in = o->contribution(count * c.size(), false);
   o->out = o->buffer(count * c.size());
   o->alltoall.emplace(SimCollective::Blocks{in.data, count},
-                      SimCollective::Blocks{o->out.data, count}, false);
+                      SimCollective::Blocks{o->out.data, count}, true);
   o->advance_messages = [](SimCollective& self) { return self.alltoall->advance(self); };
   start(c, p, o);
 }
