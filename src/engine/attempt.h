@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "copy/copy.h"
 #include "engine/attempt_slots.h"
@@ -21,6 +22,7 @@
 #include "engine/names.h"
 #include "engine/plan.h"
 #include "engine/reduction.h"
+#include "journal/direct.h"
 #include "journal/host.h"
 #include "journal/peer_view.h"
 #include "journal/rules.h"
@@ -41,6 +43,7 @@ struct AttemptSpec {
   // Sliced: the result lies here, too, when the attempt is complete; may be null.
   std::byte* early;
   std::byte* scratch;  // kStageBytes of the rank's own, for operators that need stable operands
+  bool may_open;       // gather: other members may read the input itself while the attempt lasts
   Algorithm algorithm;
 };
 
@@ -48,7 +51,12 @@ template <Host H>
 class Attempt {
  public:
   Attempt(H& host, const journal::PeerView& peers, Members& members, const AttemptSpec& spec)
-      : host_(host), memory_(host), m_(members), spec_(spec), slots_(host, peers, members) {}
+      : host_(host),
+        memory_(host),
+        m_(members),
+        spec_(spec),
+        slots_(host, peers, members),
+        direct_(host, peers) {}
 
   // Begins, or begins again in a newer generation. `staging`: this rank's buffers, as many as
   // staging_needed(). `out`: flat algorithms: result_bytes of memory that only this rank writes.
@@ -56,6 +64,7 @@ class Attempt {
   // former attempt's.
   void begin(std::uint64_t sequence, std::uint32_t generation, std::uint32_t chain,
              std::uint32_t call, const Offset* staging, std::byte* out, Offset extent) {
+    open_.reset();
     slots_.begin(sequence, generation, chain, call);
     leader_ = static_cast<std::uint32_t>(sequence % m_.size);
     staging_[0] = staging[0];
@@ -258,6 +267,15 @@ class Attempt {
     slots_.reset(&Slot::staged);
     slots_.reset(&Slot::reduced);
     slots_.show();
+    read_ = 0;
+    const bool pays = spec_.input_bytes > kGatherChunkBytes && spec_.input_bytes <= direct_.kMost;
+    if (spec_.reduction == nullptr && spec_.may_open && pays) {
+      open_.emplace(host_, m_.world, m_.size, place_of(slot),
+                    static_cast<const std::byte*>(spec_.input));
+    }
+  }
+  Offset place_of(const Slot& slot) const {
+    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&slot) - host_.base());
   }
   // The slot word that names chunk k's staging buffer.
   static constexpr unsigned kStagingWord = 1;
@@ -422,22 +440,45 @@ class Attempt {
   }
 
   // --- Sliced gather: every member writes its own block, chunk by chunk, and copies the others'
-  // chunks out as they come.
+  // chunks out as they come, or reads a block where it is, if its member has just begun to write it.
 
-  static constexpr std::size_t kGatherChunkBytes = 64 * 1024;
+  static constexpr std::size_t kGatherChunkBytes = 16 * 1024;
 
   AttemptState gather_direct() {
-    for (; chunk_ < chunks_of(m_.rank); ++chunk_) {
-      if (!write_own(chunk_)) return AttemptState::kNoMemory;
-      slots_.publish(&Slot::reduced, chunk_ + 1, Step::kReduced);
+    for (; chunk_ < chunks_of(m_.rank);) {
+      read_others();
+      // What all others read where it is need not come in pieces.
+      const std::uint32_t end = open_ && open_->is_read() ? chunks_of(m_.rank) : chunk_ + 1;
+      if (!write_own(chunk_, end)) return AttemptState::kNoMemory;
+      chunk_ = end;
+      slots_.publish(&Slot::reduced, chunk_, Step::kReduced);
       if (const AttemptState s = copy_others();
           s == AttemptState::kBroken || s == AttemptState::kMismatch) {
-        ++chunk_;
         return s;
       }
     }
+    open_.reset();
     return copy_others();
   }
+
+  // Reads the blocks of members that have them open, and have written less than a half of them.
+  void read_others() {
+    if (spec_.early == nullptr) return;
+    for (std::uint32_t i = 0; i < m_.size && i < kMostRead; ++i) {
+      if (i == m_.rank || is_read(i)) continue;
+      const Slot& slot = *slots_.of(i);
+      if (slots_.see(i) != AttemptState::kComplete) continue;
+      if (slots_.reached(i, &Slot::reduced, chunks_of(i) / 2 + 1) != AttemptState::kPending) {
+        continue;
+      }
+      const bool is_read = direct_.read(
+          m_.world[i], place_of(slot), spec_.early + block_begin(i), 0,
+          block_begin(i + 1) - block_begin(i),
+          [&] { return slots_.holds(i) || breaks(host_, Rule::kReadOfAttempt); });
+      if (is_read) read_ |= std::uint64_t{1} << i;
+    }
+  }
+  bool is_read(std::uint32_t i) const { return i < kMostRead && (read_ >> i & 1) != 0; }
 
   // An empty block counts as one empty chunk, which shows that its member has entered.
   std::uint32_t chunks_of(std::uint32_t i) const {
@@ -454,17 +495,23 @@ class Attempt {
     return {begin, std::min(begin + kGatherChunkBytes, block_begin(i + 1))};
   }
 
-  // False: no memory.
-  bool write_own(std::uint32_t k) {
-    const Part part = chunk_of(m_.rank, k);
-    const std::size_t bytes = part.end - part.begin;
+  // Writes chunks [k, end). False: no memory.
+  bool write_own(std::uint32_t k, std::uint32_t end) {
+    const std::size_t at = k * kGatherChunkBytes, begin = chunk_of(m_.rank, k).begin;
+    const std::size_t bytes = chunk_of(m_.rank, end - 1).end - begin;
     if (bytes == 0) return true;
-    const auto* from = static_cast<const std::byte*>(spec_.input) + k * kGatherChunkBytes;
-    std::byte* to = result() + part.begin;
+    const auto* from = static_cast<const std::byte*>(spec_.input) + at;
+    std::byte* to = result() + begin;
     if (!host_.touch(m_.world[leader_], to, bytes)) return false;
-    host_.payload_stores().copy(to, from, bytes);
-    const bool there = spec_.early == nullptr || spec_.early + part.begin == from;
-    if (!there) copy_chunk(spec_.early + part.begin, from, bytes, spec_.result_bytes);
+    if (end - k > 1) {
+      host_.plain_store();
+      journal::copy_past_cache(to, from, bytes);
+      _mm_sfence();
+    } else {
+      host_.payload_stores().copy(to, from, bytes);
+    }
+    const bool there = spec_.early == nullptr || spec_.early + begin == from;
+    if (!there) copy_chunk(spec_.early + begin, from, bytes, spec_.result_bytes);
     return true;
   }
 
@@ -477,7 +524,7 @@ class Attempt {
         const AttemptState s = slots_.reached(member_, &Slot::reduced, copied_ + 1);
         const bool trust = s == AttemptState::kPending && breaks(host_, Rule::kGatheredWhenWritten);
         if (s != AttemptState::kComplete && !trust) return s;
-        if (spec_.early == nullptr) continue;
+        if (spec_.early == nullptr || is_read(member_)) continue;
         const Part part = chunk_of(member_, copied_);
         copy_chunk(spec_.early + part.begin, result() + part.begin, part.end - part.begin,
                    spec_.result_bytes);
@@ -504,6 +551,10 @@ class Attempt {
   std::uint32_t most_chunks_ = 0;  // sliced gather: of the member with most chunks
   std::uint32_t copied_ = 0;       // chunks of all that are copied, and members of the next one
   std::uint32_t member_ = 0;
+  static constexpr std::uint32_t kMostRead = 64;
+  std::uint64_t read_ = 0;  // sliced gather: members whose blocks were read where they are
+  journal::DirectRead<H> direct_;
+  std::optional<journal::OpenBuffer<H>> open_;
   alignas(16) std::byte local_[2][kSlotBytes];
 };
 

@@ -1,7 +1,7 @@
-// A large message to a rank of the same host, whose receiver waits for it, is copied once instead
-// of twice: the receiver reads the sender's buffer while the sender copies that to the journal. It
-// counts only when the journal has all of it, so nothing follows from such a read that does not
-// follow from the journal. recovery/DIRECT.md.
+// Large payload for ranks of the same host that wait for it is copied once instead of twice: they
+// read the sender's buffer while the sender copies that to the journal. It counts only when the
+// journal has all of it, so nothing follows from such a read that does not follow from the journal.
+// recovery/DIRECT.md.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace rejoin::journal {
 
-// In the word `reads`: the message was read. Places of messages are even.
+// In the word `reads`: it was read. Places are even.
 inline constexpr Offset kHasRead = 1;
 
 template <class H>
@@ -23,17 +23,20 @@ void fence_of_reader(H& host) {
   if (!breaks(host, Rule::kFenceOfReader)) host.fence();
 }
 
-// The sender's side. While it exists, the receiver of the message may read its bytes at `data`.
+// The sender's side. While it exists, the readers may read bytes at `data`.
 template <class H>
 class OpenBuffer {
  public:
-  // message: its entry's place. The bytes must not change before the object is destroyed.
-  OpenBuffer(H& host, std::uint32_t to, Offset message, const std::byte* data)
-      : host_(host), to_(to), message_(message) {
+  // readers[count]: world ranks of this host; this rank's own among them counts for nothing. They
+  // must stay. what: the place in the segment of the entry of the message, or of this rank's slot of
+  // a collective. The bytes must not change before the object is destroyed.
+  OpenBuffer(H& host, const std::uint32_t* readers, std::uint32_t count, Offset what,
+             const std::byte* data)
+      : host_(host), readers_(readers), count_(count), what_(what) {
     RankControl* me = control_of(host.base(), host.rank());
     // Another thread could send while this one waits in the destructor.
     if (me->threads_may_call.load(std::memory_order_relaxed) != 0) return;
-    if (me->opened.message.load(std::memory_order_relaxed) != 0) return;  // there is one at a time
+    if (me->opened.what.load(std::memory_order_relaxed) != 0) return;  // there is one at a time
     OpenedBytes bytes;
     if (!host.open(data, &bytes)) return;
     opened_ = &me->opened;
@@ -44,32 +47,43 @@ class OpenBuffer {
     set(opened_->process, bytes.process);
     set(opened_->check_at, bytes.check_at);
     set(opened_->check, bytes.check);
-    opened_->message.store(host_, Step::kOpened, message_);
+    opened_->what.store(host_, Step::kOpened, what_);
   }
   OpenBuffer(const OpenBuffer&) = delete;
   OpenBuffer& operator=(const OpenBuffer&) = delete;
   ~OpenBuffer() {
     if (opened_ == nullptr) return;
-    opened_->message.store(host_, Step::kOpened, 0);
+    opened_->what.store(host_, Step::kOpened, 0);
     if (breaks(host_, Rule::kWaitForReader)) return;
-    fence_of_reader(host_);  // before the look whether the receiver reads
-    const OwnerWord<Offset>& reads = control_of(host_.base(), to_)->reads;
-    wait_until(host_, [&](bool) {
-      host_.step(Step::kLook);
-      return reads.load() != message_;
-    });
+    fence_of_reader(host_);  // before the look whether a reader reads
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      if (readers_[i] == host_.rank()) continue;
+      const OwnerWord<Offset>& reads = reads_of(i);
+      wait_until(host_, [&](bool) {
+        host_.step(Step::kLook);
+        return reads.load() != what_;
+      });
+    }
   }
-  // Whether the receiver reads the bytes now, or has read them.
+  // Whether all readers read the bytes now, or have read them.
   bool is_read() const {
     if (opened_ == nullptr) return false;
-    const auto& reads = control_of(host_.base(), to_)->reads;
-    return (reads.load(std::memory_order_relaxed) & ~kHasRead) == message_;
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      const Offset reads = reads_of(i).load(std::memory_order_relaxed);
+      if (readers_[i] != host_.rank() && (reads & ~kHasRead) != what_) return false;
+    }
+    return true;
   }
 
  private:
+  const OwnerWord<Offset>& reads_of(std::uint32_t i) const {
+    return control_of(host_.base(), readers_[i])->reads;
+  }
+
   H& host_;
-  std::uint32_t to_;
-  Offset message_;
+  const std::uint32_t* const readers_;
+  const std::uint32_t count_;
+  const Offset what_;
   Opened* opened_ = nullptr;
 };
 
@@ -77,32 +91,34 @@ class OpenBuffer {
 template <class H>
 class DirectRead {
  public:
-  // Larger messages are not read directly: what is read is no longer shared with the newest image
-  // of the sender, so the kernel copies it page by page.
+  // Larger payload is not read directly: what is read is no longer shared with the newest image of
+  // the sender, so the kernel copies it page by page.
   static constexpr std::uint64_t kMost = 1 << 20;
 
   DirectRead(H& host, const PeerView& peers) : host_(host), peers_(peers) {}
 
-  // Reads bytes [begin, end) of a message to the same place in `to`, if its sender lets it. Returns
-  // whether that has been done. message: its entry's place. REQUIRES that the journal did not have
-  // all of the message at the last look.
-  bool read(std::uint32_t from, Offset message, std::byte* to, std::uint64_t begin,
-            std::uint64_t end) {
-    if (!host_.may_read_others() || peers_.opened(from) != message) return false;
+  // Reads bytes [begin, end) of what rank `from` has opened as `what` to the same place in `to`.
+  // Returns whether that has been done. still(): looks whether that is what is meant, because it may
+  // have been opened again meanwhile. REQUIRES that the journal did not have all of it at the last
+  // look.
+  template <class Still>
+  bool read(std::uint32_t from, Offset what, std::byte* to, std::uint64_t begin, std::uint64_t end,
+            Still&& still) {
+    if (!host_.may_read_others() || peers_.opened(from) != what) return false;
     OwnerWord<Offset>& reads = control_of(host_.base(), host_.rank())->reads;
-    reads.store(host_, Step::kReads, message);
+    reads.store(host_, Step::kReads, what);
     fence_of_reader(host_);  // before the second look whether the buffer is open
     host_.step(Step::kLook);
     OpenedBytes bytes = peers_.opened_bytes(from);
     host_.step(Step::kLook);
     // Behind the death of its sender the next incarnation may have opened it again, or another one.
-    const bool is_open = peers_.opened(from) == message && peers_.opened_check(from) == bytes.check;
+    const bool is_open = peers_.opened(from) == what && peers_.opened_check(from) == bytes.check;
     bool has_read = false;
-    if (is_open || breaks(host_, Rule::kStillOpen)) {
+    if ((is_open || breaks(host_, Rule::kStillOpen)) && still()) {
       bytes.at += begin;
       has_read = host_.read_opened(bytes, to + begin, end - begin);
     }
-    reads.store(host_, Step::kReads, has_read ? message | kHasRead : 0);
+    reads.store(host_, Step::kReads, has_read ? what | kHasRead : 0);
     ring_sleepers(host_, &from, 1);
     return has_read;
   }

@@ -137,9 +137,9 @@ struct WrittenVersions {
   }
 };
 
-// A message's bytes in the memory of its sender, which its receiver may read (journal/direct.h).
+// Payload in the memory of its sender, which its receivers may read (journal/direct.h).
 struct Opened {
-  OwnerWord<Offset> message;                              // its entry's place; 0: there is none
+  OwnerWord<Offset> what;  // place of a message's entry, or of a slot; 0: nothing is open
   OwnerWord<std::uint64_t> at, process, check_at, check;  // OpenedBytes
 };
 
@@ -224,7 +224,7 @@ struct RankControl {
 
   // The owner; the agent clears them when it publishes its death, and before it is admitted.
   alignas(kLine) Opened opened;
-  alignas(kLine) OwnerWord<Offset> reads;  // the message whose bytes it reads now
+  alignas(kLine) OwnerWord<Offset> reads;  // whose bytes it reads now, as in Opened
 };
 
 // --- Logs

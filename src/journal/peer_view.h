@@ -163,7 +163,7 @@ class PeerView {
     return static_cast<Offset>(reinterpret_cast<const std::byte*>(&entry(from, to, k)) - base_);
   }
   // The message whose bytes its receiver may read in the memory of its sender; 0: there is none.
-  Offset opened(std::uint32_t from) const { return control(from).opened.message.load(); }
+  Offset opened(std::uint32_t from) const { return control(from).opened.what.load(); }
   // Where they are. They may be of several messages, unless opened() and `check` are the same
   // afterwards: the sender stores `check` behind the others, and the message last.
   OpenedBytes opened_bytes(std::uint32_t from) const {

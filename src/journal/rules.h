@@ -119,6 +119,7 @@ enum class Rule : std::uint8_t {
   kStillOpen,            // whose reader looks once more whether it may when it has said so
   kFenceOfReader,        // each has a fence between its own word and the look at the other's
   kReadWhenWhole,        // what was read counts only when the journal has all of the message
+  kReadOfAttempt,        // a block that is read where it is belongs to the attempt
   kWrittenBeforeImage,   // an image is made when all that its process has posted is written
   kCount,
 };

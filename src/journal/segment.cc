@@ -79,7 +79,7 @@ namespace {
 
 // The process has ended: nothing of its memory can be read any more, and it reads no other's.
 void close_memory(RankControl* c) {
-  c->opened.message.store(kVacantStores, Step::kDeath, 0);
+  c->opened.what.store(kVacantStores, Step::kDeath, 0);
   c->reads.store(kVacantStores, Step::kDeath, 0);
 }
 

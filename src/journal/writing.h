@@ -60,7 +60,7 @@ class Writing {
       : host_(host), to_(to), near_(host.is_near(to)), entry_(entry), data_(data) {
     const auto place =
         static_cast<Offset>(reinterpret_cast<const std::byte*>(&entry) - host.base());
-    if (near_ && entry.bytes <= DirectRead<H>::kMost) open_.emplace(host, to, place, data);
+    if (near_ && entry.bytes <= DirectRead<H>::kMost) open_.emplace(host, &to_, 1, place, data);
   }
   Writing(const Writing&) = delete;
   Writing& operator=(const Writing&) = delete;

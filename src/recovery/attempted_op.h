@@ -153,6 +153,7 @@ class AttemptedOp final : public Replicated<H> {
         spec_.blocks,
         static_cast<std::byte*>(spec_.early),
         ops_.scratch,
+        !nonblocking_,
         engine::algorithm_for(c_.members.size, spec_.reduction != nullptr
                                                    ? spec_.input_bytes
                                                    : (spec_.result_bytes + n - 1) / n)};
@@ -174,6 +175,7 @@ class AttemptedOp final : public Replicated<H> {
         blocks_of_node(),
         nullptr,
         ops_.scratch,
+        false,
         algorithm == engine::Algorithm::kFlat ? engine::Algorithm::kLeader : algorithm};
   }
   std::size_t bytes_of_near_blocks() { return (members().size + 1) * sizeof *near_blocks_; }

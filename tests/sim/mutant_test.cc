@@ -122,6 +122,7 @@ const RuleCase kRules[] = {
     {"WaitForReaderOfBlock", Rule::kWaitForReader, "messages-blocks", "not what was posted"},
     {"ReadWhenWholeBlock", Rule::kReadWhenWhole, "messages-blocks", "before it is stored"},
     {"WholeBlock", Rule::kWholeMessage, "messages-blocks", "not what was posted"},
+    {"ReadOfAttempt", Rule::kReadOfAttempt, "gathers-read", "mixed"},
     {"WrittenBeforeImage", Rule::kWrittenBeforeImage, "images-exchanged", "", 300, true},
     {"AdvanceOutstanding", Rule::kAdvanceOutstanding, "outstanding-progress", "deadlock"},
     {"SendOnEntering", Rule::kSendOnEntering, "outstanding-messages", ""},

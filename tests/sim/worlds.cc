@@ -154,6 +154,13 @@ void add_large(Worlds& worlds) {
                 p.allreduce(all, kInlineCount);
               }},
              kAttempts, {Probe::kProgressLost});
+  // Blocks are read where they are, and their memory is used again behind each operation.
+  worlds.add({"gathers-read", 3,
+              [](Player& p) {
+                Comm all = p.everyone();
+                for (int i = 0; i < 2; ++i) p.allgather(all, kTwoChunksCount, {.early = true});
+              }},
+             kAttempts, {Probe::kProgressLost});
   worlds.add({"leader", 24,
               [](Player& p) {  // model: S10
                 Comm all = p.everyone();

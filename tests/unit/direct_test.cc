@@ -42,7 +42,8 @@ class Direct : public testing::Test {
     if (sender_ == 0) {
       std::vector<std::byte> data(kBytes, static_cast<std::byte>(value));
       ShmHost host(base_, 0, -1);
-      const journal::OpenBuffer<ShmHost> open(host, 1, kMessage, data.data());
+      const std::uint32_t reader = 1;
+      const journal::OpenBuffer<ShmHost> open(host, &reader, 1, kMessage, data.data());
       if (write(ends[1], "", 1) != 1) _exit(1);
       for (;;) pause();
     }
@@ -61,7 +62,7 @@ class Direct : public testing::Test {
     ShmHost host(base_, 1, -1);
     const journal::PeerView peers(base_);
     journal::DirectRead<ShmHost> direct(host, peers);
-    const bool read = direct.read(0, kMessage, to_.data(), begin, end);
+    const bool read = direct.read(0, kMessage, to_.data(), begin, end, [] { return true; });
     EXPECT_EQ(journal::control_of(base_, 1)->reads.load(),
               read ? kMessage | journal::kHasRead : 0u);
     return read;
