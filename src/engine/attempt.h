@@ -268,14 +268,11 @@ class Attempt {
     slots_.reset(&Slot::reduced);
     slots_.show();
     read_ = 0;
-    const bool pays = spec_.input_bytes > kGatherChunkBytes && spec_.input_bytes <= direct_.kMost;
+    const bool pays = spec_.input_bytes > chunk_bytes() && spec_.input_bytes <= direct_.kMost;
     if (spec_.reduction == nullptr && spec_.may_open && pays) {
-      open_.emplace(host_, m_.world, m_.size, place_of(slot),
+      open_.emplace(host_, m_.world, m_.size, memory_.place(slot),
                     static_cast<const std::byte*>(spec_.input));
     }
-  }
-  Offset place_of(const Slot& slot) const {
-    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&slot) - host_.base());
   }
   // The slot word that names chunk k's staging buffer.
   static constexpr unsigned kStagingWord = 1;
@@ -440,9 +437,13 @@ class Attempt {
   }
 
   // --- Sliced gather: every member writes its own block, chunk by chunk, and copies the others'
-  // chunks out as they come, or reads a block where it is, if its member has just begun to write it.
+  // chunks out as they come, or reads a block where it is, if its member has just begun to write
+  // it.
 
-  static constexpr std::size_t kGatherChunkBytes = 16 * 1024;
+  // The same at all members. What is not read where it is goes faster in larger chunks.
+  std::size_t chunk_bytes() const {
+    return spec_.result_bytes > m_.size * direct_.kMost ? 64 * 1024 : 16 * 1024;
+  }
 
   AttemptState gather_direct() {
     for (; chunk_ < chunks_of(m_.rank);) {
@@ -466,15 +467,14 @@ class Attempt {
     if (spec_.early == nullptr) return;
     for (std::uint32_t i = 0; i < m_.size && i < kMostRead; ++i) {
       if (i == m_.rank || is_read(i)) continue;
-      const Slot& slot = *slots_.of(i);
       if (slots_.see(i) != AttemptState::kComplete) continue;
       if (slots_.reached(i, &Slot::reduced, chunks_of(i) / 2 + 1) != AttemptState::kPending) {
         continue;
       }
-      const bool is_read = direct_.read(
-          m_.world[i], place_of(slot), spec_.early + block_begin(i), 0,
-          block_begin(i + 1) - block_begin(i),
-          [&] { return slots_.holds(i) || breaks(host_, Rule::kReadOfAttempt); });
+      const bool is_read =
+          direct_.read(m_.world[i], memory_.place(*slots_.of(i)), spec_.early + block_begin(i), 0,
+                       block_begin(i + 1) - block_begin(i),
+                       [&] { return slots_.holds(i) || breaks(host_, Rule::kReadOfAttempt); });
       if (is_read) read_ |= std::uint64_t{1} << i;
     }
   }
@@ -484,32 +484,26 @@ class Attempt {
   std::uint32_t chunks_of(std::uint32_t i) const {
     const std::size_t bytes = block_begin(i + 1) - block_begin(i);
     return static_cast<std::uint32_t>(
-        std::max((bytes + kGatherChunkBytes - 1) / kGatherChunkBytes, std::size_t{1}));
+        std::max((bytes + chunk_bytes() - 1) / chunk_bytes(), std::size_t{1}));
   }
   // Bytes [begin, end) of the result, for chunk k of member i's block.
   struct Part {
     std::size_t begin, end;
   };
   Part chunk_of(std::uint32_t i, std::uint32_t k) const {
-    const std::size_t begin = block_begin(i) + k * kGatherChunkBytes;
-    return {begin, std::min(begin + kGatherChunkBytes, block_begin(i + 1))};
+    const std::size_t begin = block_begin(i) + k * chunk_bytes();
+    return {begin, std::min(begin + chunk_bytes(), block_begin(i + 1))};
   }
 
   // Writes chunks [k, end). False: no memory.
   bool write_own(std::uint32_t k, std::uint32_t end) {
-    const std::size_t at = k * kGatherChunkBytes, begin = chunk_of(m_.rank, k).begin;
+    const std::size_t at = k * chunk_bytes(), begin = chunk_of(m_.rank, k).begin;
     const std::size_t bytes = chunk_of(m_.rank, end - 1).end - begin;
     if (bytes == 0) return true;
     const auto* from = static_cast<const std::byte*>(spec_.input) + at;
     std::byte* to = result() + begin;
     if (!host_.touch(m_.world[leader_], to, bytes)) return false;
-    if (end - k > 1) {
-      host_.plain_store();
-      journal::copy_past_cache(to, from, bytes);
-      _mm_sfence();
-    } else {
-      host_.payload_stores().copy(to, from, bytes);
-    }
+    host_.payload_stores().copy(to, from, bytes, end - k > 1);
     const bool there = spec_.early == nullptr || spec_.early + begin == from;
     if (!there) copy_chunk(spec_.early + begin, from, bytes, spec_.result_bytes);
     return true;

@@ -59,14 +59,17 @@ constexpr std::size_t piece_bytes(std::size_t element_bytes) {
   return (elements > 0 ? elements : 1) * element_bytes;
 }
 
-// Root receives block i from member i, into place(i), and puts its own block into its place while it
-// waits. 1 step, (n-1) S bytes to the root.
-// own: this member's contribution; null at the root: it lies in place already.
+// Root receives block i from member i, into place(i), and puts its own block into its place while
+// it waits. 1 step, (n-1) S bytes to the root. own: this member's contribution; null at the root:
+// it lies in place already.
 template <class Place>
 class Gather {
  public:
   Gather(std::uint32_t root, const void* own, std::size_t own_bytes, Place place)
-      : root_(root), own_(static_cast<const std::byte*>(own)), own_bytes_(own_bytes), place_(place) {}
+      : root_(root),
+        own_(static_cast<const std::byte*>(own)),
+        own_bytes_(own_bytes),
+        place_(place) {}
 
   template <class Port>
   Progress advance(Port& port) {
@@ -137,9 +140,9 @@ class Scatter {
 };
 
 // Member i's block out(j) goes to member j's in(i). n-1 messages each, sent before anything is
-// received, so `out` and `in` may share memory. stays: they do not, and a block of `out` is the same
-// until the collective is done, also when out() is called again: the last message is then stored
-// while others are received, and a member's own block is put into its place while it waits.
+// received, so `out` and `in` may share memory. stays: they do not, and a block of `out` is the
+// same until the collective is done, also when out() is called again: the last message is then
+// stored while others are received, and a member's own block is put into its place while it waits.
 template <class Out, class In>
 class Alltoall {
  public:

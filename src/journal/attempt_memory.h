@@ -24,6 +24,9 @@ class AttemptMemory {
   static Slot& own_slot(Members& m, std::uint64_t sequence) {
     return m.mine->slot[sequence % kSlots];
   }
+  Offset place(const Slot& slot) const {
+    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&slot) - base_);
+  }
   const StagingBuffer& staging(Offset at) const {
     return *reinterpret_cast<const StagingBuffer*>(base_ + at);
   }

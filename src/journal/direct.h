@@ -15,8 +15,9 @@
 
 namespace rejoin::journal {
 
-// In the word `reads`: it was read. Places are even.
-inline constexpr Offset kHasRead = 1;
+// The word `reads` of a rank that has read what has this number. Places, which it is while a rank
+// reads, are even.
+constexpr std::uint64_t has_read(std::uint64_t check) { return check | 1; }
 
 template <class H>
 void fence_of_reader(H& host) {
@@ -28,8 +29,8 @@ template <class H>
 class OpenBuffer {
  public:
   // readers[count]: world ranks of this host; this rank's own among them counts for nothing. They
-  // must stay. what: the place in the segment of the entry of the message, or of this rank's slot of
-  // a collective. The bytes must not change before the object is destroyed.
+  // must stay. what: the place in the segment of the entry of the message, or of this rank's slot
+  // of a collective. The bytes must not change before the object is destroyed.
   OpenBuffer(H& host, const std::uint32_t* readers, std::uint32_t count, Offset what,
              const std::byte* data)
       : host_(host), readers_(readers), count_(count), what_(what) {
@@ -58,7 +59,7 @@ class OpenBuffer {
     fence_of_reader(host_);  // before the look whether a reader reads
     for (std::uint32_t i = 0; i < count_; ++i) {
       if (readers_[i] == host_.rank()) continue;
-      const OwnerWord<Offset>& reads = reads_of(i);
+      const OwnerWord<std::uint64_t>& reads = reads_of(i);
       wait_until(host_, [&](bool) {
         host_.step(Step::kLook);
         return reads.load() != what_;
@@ -68,15 +69,17 @@ class OpenBuffer {
   // Whether all readers read the bytes now, or have read them.
   bool is_read() const {
     if (opened_ == nullptr) return false;
+    const std::uint64_t check = opened_->check.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < count_; ++i) {
-      const Offset reads = reads_of(i).load(std::memory_order_relaxed);
-      if (readers_[i] != host_.rank() && (reads & ~kHasRead) != what_) return false;
+      if (readers_[i] == host_.rank()) continue;
+      const std::uint64_t reads = reads_of(i).load(std::memory_order_relaxed);
+      if (reads != what_ && reads != has_read(check)) return false;
     }
     return true;
   }
 
  private:
-  const OwnerWord<Offset>& reads_of(std::uint32_t i) const {
+  const OwnerWord<std::uint64_t>& reads_of(std::uint32_t i) const {
     return control_of(host_.base(), readers_[i])->reads;
   }
 
@@ -98,14 +101,14 @@ class DirectRead {
   DirectRead(H& host, const PeerView& peers) : host_(host), peers_(peers) {}
 
   // Reads bytes [begin, end) of what rank `from` has opened as `what` to the same place in `to`.
-  // Returns whether that has been done. still(): looks whether that is what is meant, because it may
-  // have been opened again meanwhile. REQUIRES that the journal did not have all of it at the last
-  // look.
+  // Returns whether that has been done. still(): looks whether that is what is meant, because it
+  // may have been opened again meanwhile. REQUIRES that the journal did not have all of it at the
+  // last look.
   template <class Still>
   bool read(std::uint32_t from, Offset what, std::byte* to, std::uint64_t begin, std::uint64_t end,
             Still&& still) {
     if (!host_.may_read_others() || peers_.opened(from) != what) return false;
-    OwnerWord<Offset>& reads = control_of(host_.base(), host_.rank())->reads;
+    OwnerWord<std::uint64_t>& reads = control_of(host_.base(), host_.rank())->reads;
     reads.store(host_, Step::kReads, what);
     fence_of_reader(host_);  // before the second look whether the buffer is open
     host_.step(Step::kLook);
@@ -113,14 +116,14 @@ class DirectRead {
     host_.step(Step::kLook);
     // Behind the death of its sender the next incarnation may have opened it again, or another one.
     const bool is_open = peers_.opened(from) == what && peers_.opened_check(from) == bytes.check;
-    bool has_read = false;
+    bool is_read = false;
     if ((is_open || breaks(host_, Rule::kStillOpen)) && still()) {
       bytes.at += begin;
-      has_read = host_.read_opened(bytes, to + begin, end - begin);
+      is_read = host_.read_opened(bytes, to + begin, end - begin);
     }
-    reads.store(host_, Step::kReads, has_read ? what | kHasRead : 0);
+    reads.store(host_, Step::kReads, is_read ? has_read(bytes.check) : 0);
     ring_sleepers(host_, &from, 1);
-    return has_read;
+    return is_read;
   }
 
  private:

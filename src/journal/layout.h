@@ -224,7 +224,7 @@ struct RankControl {
 
   // The owner; the agent clears them when it publishes its death, and before it is admitted.
   alignas(kLine) Opened opened;
-  alignas(kLine) OwnerWord<Offset> reads;  // whose bytes it reads now, as in Opened
+  alignas(kLine) OwnerWord<std::uint64_t> reads;  // whose bytes it reads, or has read (direct.h)
 };
 
 // --- Logs

@@ -75,8 +75,9 @@ class Prefetch {
     next_ = begin;
     end_ = begin + std::min(bytes, kMost);
   }
-  // Payload of so many bytes is written through the cache at `begin` now, and probably as many behind
-  // it soon: fetches what is written a little later, because a fetch takes longer than they do.
+  // Payload of so many bytes is written through the cache at `begin` now, and probably as many
+  // behind it soon: fetches what is written a little later, because a fetch takes longer than they
+  // do.
   static void fetch_ahead(const std::byte* begin, std::size_t bytes) {
     constexpr std::size_t kAhead = 8 * 1024;
     for (std::size_t at = 0; at < bytes; at += kLineBytes) fetch(begin + kAhead + at);
@@ -107,8 +108,14 @@ class PayloadStores {
   static constexpr std::size_t kLeastCopied = 8 * 1024;
   static constexpr std::size_t kLeastReduced = 16 * 1024;
 
-  // Writes are visible to others when it returns, as those of memcpy.
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  // Writes are visible to others when it returns, as those of memcpy. unread: nobody reads the
+  // bytes soon.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool unread = false) {
+    if (unread) {
+      copy_past_cache(to, from, bytes);
+      _mm_sfence();
+      return;
+    }
     if (bytes < kLeastCopied) {
       copy_payload(to, from, bytes);
       return;

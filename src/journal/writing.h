@@ -2,8 +2,6 @@
 // them: from the journal, or from where they are (direct.h). Written by the sender only.
 #pragma once
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,28 +16,6 @@
 #include "journal/waiting.h"
 
 namespace rejoin::journal {
-
-// How long a sender whose receiver still reads an earlier message waits until it begins to read the
-// next one. If it does, both gain: each copies once, at the same time. Otherwise the receiver would
-// find the next message written, too, copy it from the journal, and stay behind. If it often does
-// not, hardly any message waits. Pure. It changes when bytes are copied, not which.
-class Patience {
- public:
-  // Looks before the message of so many bytes is written. They take as long as writing it.
-  std::uint64_t looks(std::uint64_t bytes) {
-    constexpr std::uint64_t kBytesOfLook = 512;
-    return turn_++ % (std::uint64_t{1} << failures_) == 0 ? bytes / kBytesOfLook : 0;
-  }
-  // Whether its receiver has begun to read it meanwhile.
-  void note(bool is_read) {
-    constexpr unsigned kMostFailures = 6;
-    failures_ = is_read ? 0 : std::min(failures_ + 1, kMostFailures);
-  }
-
- private:
-  std::uint64_t turn_ = 0;
-  unsigned failures_ = 0;  // one after the other
-};
 
 template <Host H>
 class Writing {
@@ -73,23 +49,19 @@ class Writing {
     const std::uint64_t at = written();
     // Another node may have the bytes before the journal: they are sent from where they are.
     if (!near_ && !is_lent_) {
-      const Loan loan = {entry_.value, const_cast<std::byte*>(data_), entry_.bytes};
-      is_lent_ = host_.send_from(&loan);
+      loan_ = {entry_.value, const_cast<std::byte*>(data_), entry_.bytes};
+      is_lent_ = host_.send_from(&loan_);
       if (is_lent_) ring_receiver();
     }
     const bool read = is_read();
     const std::uint64_t most = read || is_lent_ ? kUnreadPieceBytes
-                               : near_             ? kPieceBytes
-                                                   : kFarPieceBytes;
+                               : near_          ? kPieceBytes
+                                                : kFarPieceBytes;
     const std::uint64_t piece = std::min<std::uint64_t>(entry_.bytes - at, most);
     std::byte* place = host_.base() + entry_.value + at;
     host_.step(Step::kPayload);
-    if (read) {  // no other process needs these bytes soon
-      host_.plain_store();
-      copy_past_cache(place, data_ + at, piece);
-      _mm_sfence();
-    } else if (near_ || is_lent_) {
-      host_.payload_stores().copy(place, data_ + at, piece);
+    if (near_ || is_lent_) {
+      host_.payload_stores().copy(place, data_ + at, piece, read);
     } else {  // it is read from the cache as it is sent
       copy_payload(place, data_ + at, piece);
     }
@@ -108,6 +80,7 @@ class Writing {
   const std::uint32_t to_;
   const bool near_;
   bool is_lent_ = false;
+  Loan loan_ = {};
   ChannelEntry& entry_;
   const std::byte* const data_;
   std::optional<OpenBuffer<H>> open_;  // its end waits for a receiver that reads

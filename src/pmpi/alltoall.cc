@@ -55,10 +55,10 @@ struct AlltoallPlan : ChannelPlan {
 
   struct Run : ChannelRun {
     explicit Run(const AlltoallPlan& p)
-        : Run(p, p.out.packed_in(&memory, p.members)) {}
-    Run(const AlltoallPlan& p, const Blocks& sent)
-        : algorithm(sent, p.in, sent.packed == nullptr && sent.buffer != p.in.buffer) {}
+        : out(p.out.packed_in(&memory, p.members)),
+          algorithm(out, p.in, out.packed == nullptr && out.buffer != p.in.buffer) {}
     Scratch memory;
+    const Blocks out;
     engine::Alltoall<Blocks, Blocks> algorithm;
   };
 

@@ -184,8 +184,14 @@ class BroadcastOp final : public Replicated<H> {
     if (nonblocking_ && !wraps) return true;
     return ops_.comms.all_within(
         c_, e_.sequence,
-        nonblocking_ ? journal::kReadersWithin
-                     : engine::operations_ahead(ops_.host, spec_.result_bytes, wraps));
+        nonblocking_
+            ? journal::kReadersWithin
+            : engine::operations_ahead(ops_.host, spec_.result_bytes, wraps, may_be_read()));
+  }
+  // Whether members of this node may read the root's buffer.
+  bool may_be_read() const {
+    return spec_.result_bytes >= engine::kPipelinedBytes &&
+           spec_.result_bytes <= journal::DirectRead<H>::kMost && ops_.host.may_read_others();
   }
   // The payload of a nonblocking operation lies in no zone.
   bool readers_have_room() {
@@ -213,8 +219,18 @@ class BroadcastOp final : public Replicated<H> {
     }
     if (!this->is_next()) return Progress::kPending;
     return this->adopt(holder, [this](std::uint64_t value) {
-      return copier_ && copier_->finish(ops_.host, ops_.peers, value);
+      return (copier_ && copier_->finish(ops_.host, ops_.peers, value)) || copy_late(value);
     });
+  }
+  // Copies the payload, of which this member has no part that counts, if the root will not begin
+  // the next operation before it has it: with its record it says that it has.
+  bool copy_late(std::uint64_t value) {
+    const bool waits = spec_.early != nullptr && !nonblocking_ && may_be_read();
+    if (!waits || journal::is_in_pieces(value)) return false;
+    const std::byte* data = ops_.peers.payload(value, spec_.result_bytes).data();
+    engine::copy_chunk(static_cast<std::byte*>(spec_.early), data, spec_.result_bytes,
+                       spec_.result_bytes);
+    return true;
   }
   // Copies what the root has published of a large payload, while it goes on.
   void copy_chunks() {

@@ -116,13 +116,13 @@ class ChannelOp {
                    std::size_t* bytes, std::byte* to = nullptr) {
     if (!is_partial_) {
       if (const Progress p = take(peer, max_bytes, to); p != Progress::kDone) {
-        if (p == Progress::kPending) outbox_.write_some();
+        if (p == Progress::kPending) write_meanwhile();
         return p;
       }
     }
     const journal::Message& m = held_->message;
     if (is_partial_) {
-      outbox_.write_some();
+      write_meanwhile();
       ops_.host.step(journal::Step::kReceive);
       const std::uint64_t written =
           ops_.peers.written(held_->from, ops_.host.rank(), held_->index).bytes;
@@ -174,10 +174,16 @@ class ChannelOp {
       ops_.diagnostics.truncated(me, e_.call, from, m.bytes, max_bytes);
       outcome_.status = Status::kTruncated;
     }
-    is_partial_ = m.written < m.bytes && ops_.host.is_near(from);
+    is_partial_ = m.written < m.bytes;
     is_read_ =
         to != nullptr && inbox_.read_directly(*a, to, std::min<std::uint64_t>(m.bytes, max_bytes));
     return Progress::kDone;
+  }
+
+  // All of it before this rank may sleep: nobody would wake it to write the rest.
+  void write_meanwhile() {
+    if (thorough_) outbox_.finish_writing();
+    outbox_.write_some();
   }
 
   // Whether this process was woken since it entered, or since advance() was called.

@@ -95,7 +95,9 @@ class Outbox {
                bool nonblocking) {
     const bool wraps = journal_.region().retention().reuses_what_was_read();
     if (nonblocking && !wraps) return true;
-    const std::uint64_t distance = engine::operations_ahead(host_, bytes * c.members.size, wraps);
+    const bool may_read = !nonblocking && may_be_read(c.members.world[member], bytes);
+    const std::uint64_t distance =
+        engine::operations_ahead(host_, bytes * c.members.size, wraps, may_read);
     return comms_.all_within(c, sequence, distance) ||
            peers_.tail(c.members, member) + (distance + 1) / 2 > sequence;
   }
@@ -115,10 +117,7 @@ class Outbox {
                                    std::uint32_t hash, std::uint64_t value, std::uint64_t written,
                                    const void* data) {
     const bool has_rest = written < bytes;
-    if (has_rest) {
-      finish_writing();
-      looks_ = may_be_read(to, bytes) && lags(to) ? patience_.looks(bytes) : 0;
-    }
+    if (has_rest) finish_writing();
     channels_.post(to,
                    {label.context, label.key, label.call, hash, bytes, value, written, label.type},
                    has_rest ? &writing_ : nullptr, static_cast<const std::byte*>(data));
@@ -127,13 +126,6 @@ class Outbox {
   // there; until then the bytes must not change.
   bool write_some() {
     if (!writing_) return true;
-    if (looks_ > 0) {
-      const bool is_read = writing_->is_read();
-      looks_ = is_read ? 0 : looks_ - 1;
-      if (looks_ == 0) patience_.note(is_read);
-      host_.poll(0);
-      return false;
-    }
     if (!writing_->is_over()) writing_->advance();
     if (writing_->is_over()) writing_.reset();
     return !writing_;
@@ -177,9 +169,6 @@ class Outbox {
   void rebase() { channels_.rebase(); }
 
  private:
-  // Whether a receiver has not received what was sent to it before the newest message.
-  bool lags(std::uint32_t to) const { return peers_.consumed(to, host_.rank()) + 1 < sent_[to]; }
-
   [[gnu::noinline]] void compare(const journal::ChannelEntry& posted, std::uint32_t to,
                                  const Label& label, std::uint64_t bytes, std::uint32_t hash) {
     if (journal::breaks(host_, Rule::kCompareResent)) return;
@@ -201,8 +190,6 @@ class Outbox {
   journal::Channels<H> channels_;
   std::uint64_t* sent_;  // [ranks] messages that this execution has sent to each
   std::optional<journal::Writing<H>> writing_;  // of the newest message, if bytes are missing
-  journal::Patience patience_;
-  std::uint64_t looks_ = 0;  // before it is written, unless its receiver begins to read
 };
 
 }  // namespace rejoin::recovery

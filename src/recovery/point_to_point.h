@@ -160,7 +160,10 @@ class PointToPoint {
     outbox_.post(to, label, payload.bytes, hash, value, written, at);
     // In an exchange the other rank's message is read meanwhile, while its buffer is open.
     if (written < payload.bytes) {
-      while (!outbox_.write_some()) inbox_.poll_all(false);
+      const bool may_read = host_.may_read_others();
+      while (!outbox_.write_some()) {
+        if (may_read) inbox_.poll_all(false);
+      }
     }
     return {to, k, shown_tag};
   }

@@ -121,9 +121,11 @@ class Replicated {
     if ((record.call & journal::kUnproven) != 0) [[unlikely]]
       ops_.bootstrap.prove(c_, e_.sequence, member, record.call);
     ops_.prove_mine(c_, e_);
+    // Before its own record, from which a sender concludes that this rank has read what it sent.
+    const bool is_there = early(record.value);
     ops_.execution.inside();
     commit(record.value);
-    give(record.value, early(record.value));
+    give(record.value, is_there);
     return end(Status::kOk);
   }
   Progress adopt(std::uint32_t member) {

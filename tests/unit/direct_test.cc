@@ -64,7 +64,7 @@ class Direct : public testing::Test {
     journal::DirectRead<ShmHost> direct(host, peers);
     const bool read = direct.read(0, kMessage, to_.data(), begin, end, [] { return true; });
     EXPECT_EQ(journal::control_of(base_, 1)->reads.load(),
-              read ? kMessage | journal::kHasRead : 0u);
+              read ? journal::has_read(peers.opened_check(0)) : 0u);
     return read;
   }
 

@@ -63,7 +63,10 @@ bool SimHost::settle() {
   return true;
 }
 
+bool SimHost::may_read_others() const { return simulation_.options_.may_read_others; }
+
 bool SimHost::open(const std::byte* data, journal::OpenedBytes* opened) {
+  if (!may_read_others()) return false;
   *opened = {reinterpret_cast<std::uintptr_t>(data), actor_, 0, simulation_.next_number()};
   return true;
 }

@@ -69,7 +69,7 @@ class SimHost {
   journal::Loan* loan() const { return loan_; }
   journal::Ahead ahead(std::uint32_t, std::uint64_t) { return {}; }
   bool open(const std::byte* data, journal::OpenedBytes* opened);
-  bool may_read_others() const { return true; }
+  bool may_read_others() const;
   bool read_opened(const journal::OpenedBytes& from, std::byte* to, std::size_t bytes);
   bool back(std::byte*, std::size_t) { return true; }
   // Outside the rank's region this is a violation.

@@ -87,6 +87,7 @@ struct SimOptions {
   bool registers_twice = false;       // at load, and again after it has replaced itself by exec
   bool second_process = false;        // another process of the rank asks to be it, too
   std::uint64_t unfrozen = 0;         // ranks of which no image can be made; a bit each
+  bool may_read_others = true;        // ranks read memory of others
   bool refuses_images = true;         // now and then, those of other ranks
   bool delays_stores = false;         // others see a process's stores later than itself
   bool light_publish = false;         // publishers have no fence, sleepers look twice (ShmHost)
