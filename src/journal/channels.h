@@ -62,7 +62,8 @@ class Channels {
     e->type = m.type;
     e->matched.store(host_, Step::kSame, 0, std::memory_order_relaxed);
     e->written.store(host_, Step::kSame, m.written, std::memory_order_relaxed);
-    if (rest != nullptr) rest->emplace(host_, to, *e, data);
+    if (rest != nullptr) [[unlikely]]
+      rest->emplace(host_, to, *e, data);
     // The receiver polls this word, so a message costs it one cache line.
     e->ready.store(host_, Step::kPost, log.tail() + 1);
     log.publish(Step::kPosted);

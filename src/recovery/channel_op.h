@@ -97,7 +97,8 @@ class ChannelOp {
       return other.found() ? fail(other) : Progress::kPending;
     }
     outbox_.begin(to);
-    if (sent != engine::Sent::kStored && !nonblocking_ && outbox_.may_be_read(to, bytes)) {
+    const bool is_read = sent != engine::Sent::kStored && !nonblocking_;
+    if (is_read && outbox_.may_be_read(to, bytes)) [[unlikely]] {
       outbox_.post(to, label, bytes, hash, outbox_.allocate(bytes), 0, data);
       if (sent == engine::Sent::kReadable) outbox_.finish_writing();
       return Progress::kDone;

@@ -95,7 +95,7 @@ class Outbox {
                bool nonblocking) {
     const bool wraps = journal_.region().retention().reuses_what_was_read();
     if (nonblocking && !wraps) return true;
-    const bool may_read = !nonblocking && may_be_read(c.members.world[member], bytes);
+    const bool may_read = may_be_read(c.members.world[member], bytes) && !nonblocking;
     const std::uint64_t distance =
         engine::operations_ahead(host_, bytes * c.members.size, wraps, may_read);
     return comms_.all_within(c, sequence, distance) ||
@@ -117,7 +117,8 @@ class Outbox {
                                    std::uint32_t hash, std::uint64_t value, std::uint64_t written,
                                    const void* data) {
     const bool has_rest = written < bytes;
-    if (has_rest) finish_writing();
+    if (has_rest) [[unlikely]]
+      finish_writing();
     channels_.post(to,
                    {label.context, label.key, label.call, hash, bytes, value, written, label.type},
                    has_rest ? &writing_ : nullptr, static_cast<const std::byte*>(data));
@@ -130,7 +131,7 @@ class Outbox {
     if (writing_->is_over()) writing_.reset();
     return !writing_;
   }
-  void finish_writing() {
+  [[gnu::noinline]] void finish_writing() {
     while (!write_some()) {
     }
   }

@@ -158,13 +158,8 @@ class PointToPoint {
     const std::uint32_t hash = hash_bytes(at, payload.bytes);
     inside();
     outbox_.post(to, label, payload.bytes, hash, value, written, at);
-    // In an exchange the other rank's message is read meanwhile, while its buffer is open.
-    if (written < payload.bytes) {
-      const bool may_read = host_.may_read_others();
-      while (!outbox_.write_some()) {
-        if (may_read) inbox_.poll_all(false);
-      }
-    }
+    if (written < payload.bytes) [[unlikely]]
+      write_rest();
     return {to, k, shown_tag};
   }
 
@@ -403,6 +398,14 @@ class PointToPoint {
   const char* open_request() const { return open_ == 0 ? nullptr : "a request"; }
 
  private:
+  // In an exchange the other rank's message is read meanwhile, while its buffer is open.
+  [[gnu::noinline]] void write_rest() {
+    const bool may_read = host_.may_read_others();
+    while (!outbox_.write_some()) {
+      if (may_read) inbox_.poll_all(false);
+    }
+  }
+
   void become_live() { execution_.become_live(ranks_ > 1); }
 
   // Returns whether this process was woken while it asked, and its predecessor had got the answer,

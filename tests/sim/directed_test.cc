@@ -17,7 +17,7 @@ using journal::Rule;
 using Comm = Player::Comm;
 using Moves = std::vector<Move>;
 
-constexpr std::size_t kSlicedCount = 2100;   // sliced, through one extent
+constexpr std::size_t kSlicedCount = 1500;   // sliced, through one extent, in one chunk
 constexpr std::size_t kChunksCount = 34000;  // a broadcast in chunks; its slot names the extent
 constexpr std::size_t kThreeChunks = 66000;  // the last chunk uses the staging buffer of the first
 
@@ -62,6 +62,7 @@ Directed extent() {
                    p.bcast(all, 0, kChunksCount);
                    p.barrier(all);
                  }};
+  world.reads_directly = false;  // a root that is read waits for its readers
   return {"ValidateExtent", Rule::kValidateExtent, "I1", world, false, m};
 }
 

@@ -98,7 +98,7 @@ Result Job::run_judged(const Plan& plan, const Oracle* reference) {
   SimOptions options = plan.options;
   options.unfrozen = world_.unfrozen;
   // Where all go back, most sets are complete.
-  options.may_read_others = options.seed % 4 != 3;
+  options.may_read_others = world_.reads_directly && options.seed % 4 != 3;
   options.refuses_images = !world_.never_full && (!world_.goes_back || options.seed % 4 == 0);
   options.ahead_bytes = world_.ahead_bytes;
   if (runs_ > 1) options.turn_limit = turn_limit(plan);

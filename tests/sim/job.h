@@ -58,6 +58,7 @@ struct World {
   // ranks' journals are small.
   std::uint64_t snapshot_every_turns = 0;
   // The journals have a limit. Images, of which none is refused, keep them below it.
+  bool reads_directly = true;  // ranks may read memory of others, in most runs
   bool never_full = false;
   // What a rank's journal takes at most, so that memory is used again; 0: anything.
   std::uint64_t most_journal_bytes = 0;

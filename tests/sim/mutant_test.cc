@@ -118,7 +118,7 @@ const RuleCase kRules[] = {
     {"StillOpen", Rule::kStillOpen, "messages-large", "other bytes"},
     {"FenceOfReader", Rule::kFenceOfReader, "messages-large", "other bytes"},
     {"ReadWhenWhole", Rule::kReadWhenWhole, "messages-large", "before it is stored"},
-    {"WholeMessage", Rule::kWholeMessage, "messages-large", "before it is stored"},
+    {"WholeMessage", Rule::kWholeMessage, "messages-large", "messages"},
     {"WaitForReaderOfBlock", Rule::kWaitForReader, "messages-blocks", "not what was posted"},
     {"ReadWhenWholeBlock", Rule::kReadWhenWhole, "messages-blocks", "before it is stored"},
     {"WholeBlock", Rule::kWholeMessage, "messages-blocks", "not what was posted"},

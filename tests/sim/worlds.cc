@@ -128,16 +128,21 @@ void add_large(Worlds& worlds) {
              kAttempts, {Probe::kProgressLost});
   // The others copy the chunks that the root publishes before a record exists. The root uses the
   // slots of the reduction for that while others still read them; they then find a record.
-  worlds.add({"chunks", 3,
-              [](Player& p) {
-                Comm all = p.everyone();
-                p.allreduce(all, kInlineCount);
-                p.bcast(all, 1, kChunksCount, {.early = true});
-                p.bcast(all, 1, kChunksCount);
-                p.bcast(all, 0, kChunksCount, {.early = p.rank() == 2});
-                p.allreduce(all, kInlineCount);
-              }},
-             kAttempts, {Probe::kHeadStart, Probe::kHeadStartLost, Probe::kExitedAsked});
+  World chunks = {"chunks", 3, [](Player& p) {
+                    Comm all = p.everyone();
+                    p.allreduce(all, kInlineCount);
+                    p.bcast(all, 1, kChunksCount, {.early = true});
+                    p.bcast(all, 1, kChunksCount);
+                    p.bcast(all, 0, kChunksCount, {.early = p.rank() == 2});
+                    p.allreduce(all, kInlineCount);
+                  }};
+  World chunks_read = chunks;
+  chunks.reads_directly = false;
+  worlds.add(std::move(chunks), kAttempts,
+             {Probe::kHeadStart, Probe::kHeadStartLost, Probe::kExitedAsked});
+  // They read its buffer.
+  chunks_read.name = "chunks-read";
+  worlds.add(std::move(chunks_read), kAttempts, {Probe::kHeadStart, Probe::kExitedAsked});
   worlds.add({"gathers", 4,
               [](Player& p) {
                 Comm all = p.everyone();

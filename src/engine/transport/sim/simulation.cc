@@ -65,6 +65,7 @@ void Simulation::prepare(const SimOptions& options, const std::vector<Death>& de
   const std::uint32_t n = header_of(base_)->ranks;
   options_ = options;
   random_ = SimRandom(options.seed);
+  numbers_ = 0;
   processes_.clear();
   for (Image& image : images_) {
     if (image.alive) spare_.push_back(std::move(image.memory));
