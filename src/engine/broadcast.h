@@ -31,9 +31,9 @@ inline constexpr std::size_t kPipelinedBytes = 64 * 1024;  // from here on chunk
 
 // How many operations a sender of this many bytes in each may be ahead of its slowest receiver. An
 // unlimited sender would fill the journal, with bytes that have left the caches before the
-// receivers read them. If they may read its buffer, it waits for them sooner: who is behind finds
-// no open buffer, copies from the journal, which takes longer, and stays behind. wraps: with a full
-// journal, records are in rings.
+// receivers read them. If they may read its buffer, it waits for them sooner: one that is behind
+// finds no open buffer, copies from the journal, which takes longer, and stays behind. wraps: with
+// a full journal, records are in rings.
 template <Host H>
 std::uint64_t operations_ahead(const H& host, std::size_t bytes, bool wraps, bool may_read) {
   constexpr std::uint64_t kAheadOfReaders = 1;

@@ -108,7 +108,7 @@ class PayloadStores {
   static constexpr std::size_t kLeastCopied = 8 * 1024;
   static constexpr std::size_t kLeastReduced = 16 * 1024;
 
-  // Writes are visible to others when it returns, as those of memcpy. unread: nobody reads the
+  // Writes are visible to others when it returns, as those of memcpy. unread: no process reads the
   // bytes soon.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool unread = false) {
     if (unread) {

@@ -181,7 +181,7 @@ class ChannelOp {
     return Progress::kDone;
   }
 
-  // All of it before this rank may sleep: nobody would wake it to write the rest.
+  // All of it before this rank may sleep: it would not be woken to write the rest.
   void write_meanwhile() {
     if (thorough_) outbox_.finish_writing();
     outbox_.write_some();

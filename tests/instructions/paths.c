@@ -1,5 +1,5 @@
 // paths NAME N FILE: rank 0 makes N calls of MPI, and then rank 1 the other halves of them, so that
-// no call waits for anything, nor wakes anybody: rank 1 waits outside of MPI, for FILE. measured()
+// no call waits for anything, nor wakes a rank: rank 1 waits outside of MPI, for FILE. measured()
 // makes the calls that are to be counted.
 #include <mpi.h>
 #include <stdio.h>
