@@ -107,7 +107,9 @@ class ChunkCopier {
       tag_ = tag;
     }
     const std::uint64_t word = slot->reduced.load();
-    if (word >> 32 != chunks_done(m.context, tag_, 0) >> 32) {
+    // The next incarnation of the root may be between two of these words.
+    const bool is_same = slot->tag.load() == tag_;
+    if (word >> 32 != chunks_done(m.context, tag_, 0) >> 32 || !is_same) {
       tag_ = 0;  // another incarnation's, or a later operation's
       copied_ = 0;
       return;

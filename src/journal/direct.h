@@ -19,6 +19,14 @@ namespace rejoin::journal {
 // reads, are even.
 constexpr std::uint64_t has_read(std::uint64_t check) { return check | 1; }
 
+// Whether buffers of this process can be read where they are, as far as is known. With threads that
+// may call MPI at any time they are not opened: another one could send while this one waits.
+template <class H>
+bool may_open(const H& host) {
+  const RankControl* me = control_of(host.base(), host.rank());
+  return host.may_read_others() && me->threads_may_call.load(std::memory_order_relaxed) == 0;
+}
+
 template <class H>
 void fence_of_reader(H& host) {
   if (!breaks(host, Rule::kFenceOfReader)) host.fence();
@@ -34,9 +42,8 @@ class OpenBuffer {
   OpenBuffer(H& host, const std::uint32_t* readers, std::uint32_t count, Offset what,
              const std::byte* data)
       : host_(host), readers_(readers), count_(count), what_(what) {
+    if (!may_open(host)) return;
     RankControl* me = control_of(host.base(), host.rank());
-    // Another thread could send while this one waits in the destructor.
-    if (me->threads_may_call.load(std::memory_order_relaxed) != 0) return;
     if (me->opened.what.load(std::memory_order_relaxed) != 0) return;  // there is one at a time
     OpenedBytes bytes;
     if (!host.open(data, &bytes)) return;

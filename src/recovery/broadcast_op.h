@@ -188,10 +188,11 @@ class BroadcastOp final : public Replicated<H> {
             ? journal::kReadersWithin
             : engine::operations_ahead(ops_.host, spec_.result_bytes, wraps, may_be_read()));
   }
-  // Whether members of this node may read the root's buffer.
+  // Whether members may read the root's buffer, and it waits for them therefore. Where some are on
+  // other nodes it does not: their records come late.
   bool may_be_read() const {
-    return spec_.result_bytes >= engine::kPipelinedBytes &&
-           spec_.result_bytes <= journal::DirectRead<H>::kMost && ops_.host.may_read_others();
+    return !kSpans && spec_.result_bytes >= engine::kPipelinedBytes &&
+           spec_.result_bytes <= journal::DirectRead<H>::kMost && journal::may_open(ops_.host);
   }
   // The payload of a nonblocking operation lies in no zone.
   bool readers_have_room() {

@@ -54,7 +54,10 @@ class ChannelOp {
     const bool may_move = outcome_.status == Status::kOk || outcome_.status == Status::kTruncated;
     if (!moved_ && may_move) {
       const Progress p = other_.found() ? settle() : body();
-      if (p == Progress::kPending) return p;
+      if (p == Progress::kPending) {
+        if (other_.found()) outbox_.finish_writing();  // receive() is not called any more
+        return p;
+      }
       moved_ = true;
       if (was_woken()) [[unlikely]]
         go_on_woken();
@@ -89,7 +92,8 @@ class ChannelOp {
     while (ops_.repetition.before_anything_new(e_.call)) {
       if (outbox_.is_posted(to)) return repeat();
     }
-    if (!outbox_.is_near(c_, e_.sequence, peer, bytes, nonblocking_)) {
+    const bool readable = sent != engine::Sent::kStored && !nonblocking_;
+    if (!outbox_.is_near(c_, e_.sequence, peer, bytes, nonblocking_, readable)) {
       host.step(Step::kFar);
       if (!nonblocking_) host.give_way();
       if (!thorough_ || journal::breaks(host, Rule::kFarSenderLooks)) return Progress::kPending;
@@ -97,8 +101,7 @@ class ChannelOp {
       return other.found() ? fail(other) : Progress::kPending;
     }
     outbox_.begin(to);
-    const bool is_read = sent != engine::Sent::kStored && !nonblocking_;
-    if (is_read && outbox_.may_be_read(to, bytes)) [[unlikely]] {
+    if (readable && outbox_.may_be_read(to, bytes)) [[unlikely]] {
       outbox_.post(to, label, bytes, hash, outbox_.allocate(bytes), 0, data);
       if (sent == engine::Sent::kReadable) outbox_.finish_writing();
       return Progress::kDone;

@@ -90,12 +90,13 @@ class Outbox {
   // member is not more operations behind than operations_ahead(). The distance counts operations,
   // not messages, because messages may lie there for any time between two calls. A member that was
   // too far behind has to halve the distance, so that its position is not read for every operation
-  // afterwards. Nonblocking operations stop only when the journal is full.
+  // afterwards. Nonblocking operations stop only when the journal is full. readable: its receiver
+  // may read the bytes where they are.
   bool is_near(Comm<H>& c, std::uint64_t sequence, std::uint32_t member, std::size_t bytes,
-               bool nonblocking) {
+               bool nonblocking, bool readable) {
     const bool wraps = journal_.region().retention().reuses_what_was_read();
     if (nonblocking && !wraps) return true;
-    const bool may_read = may_be_read(c.members.world[member], bytes) && !nonblocking;
+    const bool may_read = readable && may_be_read(c.members.world[member], bytes);
     const std::uint64_t distance =
         engine::operations_ahead(host_, bytes * c.members.size, wraps, may_read);
     return comms_.all_within(c, sequence, distance) ||
@@ -139,8 +140,7 @@ class Outbox {
   // then it is posted before they are written.
   bool may_be_read(std::uint32_t to, std::uint64_t bytes) const {
     return bytes > journal::Writing<H>::kPieceBytes && bytes <= journal::DirectRead<H>::kMost &&
-           host_.is_near(to) && host_.may_read_others() &&
-           journal::own_control(host_)->threads_may_call.load(std::memory_order_relaxed) == 0;
+           host_.is_near(to) && journal::may_open(host_);
   }
 
   // --- Messages that lie in the journal
