@@ -17,12 +17,12 @@ import tempfile
 PATHS = {
     "send": (518, 758),  # MPI_Send; MPI_Recv
     "isend": (770, 983),  # MPI_Isend, and one of 64 of an MPI_Waitall; MPI_Irecv, and the same
-    "bcast": (672, 760),  # the root; the other member
-    "gather": (868, 1200),  # a member; the root
-    "scatter": (1101, 1070),  # the root; a member
+    "bcast": (684, 730),  # the root; the other member
+    "gather": (878, 1205),  # a member; the root
+    "scatter": (1111, 1077),  # the root; a member
     "rank": (33, 33),  # MPI_Comm_rank
 }
-ALLOWED = 1.1  # times as many
+ALLOWED = 1.06  # times as many: compilers and processors differ a little
 CALLS = (256, 1280)
 
 
@@ -36,10 +36,11 @@ def total(path):
 def count(options, name, folder):
     """Returns the instructions of a call of each rank."""
     for calls in CALLS:
+        files = [folder / f"{name}.{calls}.done.{rank}" for rank in range(2)]
         profile = folder / f"{name}.{calls}.%q{{OMPI_COMM_WORLD_RANK}}"
         subprocess.run([options.ftrun, "--quiet", "--snapshots", "off", "-n", "2", options.valgrind, "-q",
                         "--tool=callgrind", "--toggle-collect=measured", f"--callgrind-out-file={profile}",
-                        options.program, name, str(calls), folder / f"{name}.{calls}.done"], check=True, timeout=100)
+                        options.program, name, str(calls), *files], check=True, timeout=100)
     few, many = CALLS
     return [(total(folder / f"{name}.{many}.{rank}") - total(folder / f"{name}.{few}.{rank}")) / (many - few)
             for rank in range(2)]

@@ -1,6 +1,6 @@
-// paths NAME N FILE: rank 0 makes N calls of MPI, and then rank 1 the other halves of them, so that
-// no call waits for anything, nor wakes a rank: rank 1 waits outside of MPI, for FILE. measured()
-// makes the calls that are to be counted.
+// paths NAME N FILE0 FILE1: rank 0 makes N calls of MPI, and then rank 1 the other halves of them,
+// so that no call waits for anything, nor wakes a rank: each waits outside of MPI for the other
+// one's file. measured() makes the calls that are to be counted.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,22 +70,26 @@ __attribute__((noinline)) static void measured(void (*half)(int), int n) {
   __asm__ volatile("");  // no tail call
 }
 
+static void create(const char* file) {
+  FILE* f = fopen(file, "w");
+  if (f == NULL || fclose(f) != 0) exit(1);
+}
+static void await(const char* file) {
+  while (access(file, F_OK) != 0) usleep(1000);
+}
+
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   MPI_Init(&argc, &argv);
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   for (size_t i = 0; i < sizeof kPaths / sizeof *kPaths; ++i) {
     if (strcmp(argv[1], kPaths[i].name) != 0) continue;
     const int n = atoi(argv[2]);
-    if (rank == 0) {
-      measured(kPaths[i].first, n);
-      FILE* done = fopen(argv[3], "w");
-      if (done == NULL || fclose(done) != 0) return 1;
-    } else {
-      while (access(argv[3], F_OK) != 0) usleep(1000);
-      measured(kPaths[i].second, n);
-    }
+    if (rank == 1) await(argv[3]);
+    measured(rank == 0 ? kPaths[i].first : kPaths[i].second, n);
+    create(argv[3 + rank]);
+    if (rank == 0) await(argv[4]);
   }
   MPI_Finalize();
   return 0;
