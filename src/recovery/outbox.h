@@ -132,6 +132,7 @@ class Outbox {
     if (writing_->is_over()) writing_.reset();
     return !writing_;
   }
+  bool is_writing() const { return writing_.has_value(); }
   [[gnu::noinline]] void finish_writing() {
     while (!write_some()) {
     }

@@ -389,6 +389,9 @@ class PointToPoint {
     return envelope(*a);
   }
 
+  // Whether bytes of a message that this rank has posted are still to be written.
+  bool is_writing() const { return outbox_.is_writing(); }
+
   // --- Checkpoints
 
   // Requests that the program has begun and not completed.

@@ -123,7 +123,7 @@ const RuleCase kRules[] = {
     {"ReadWhenWholeBlock", Rule::kReadWhenWhole, "messages-blocks", "before it is stored"},
     {"WholeBlock", Rule::kWholeMessage, "messages-blocks", "not what was posted"},
     {"ReadOfAttempt", Rule::kReadOfAttempt, "gathers-read", "mixed"},
-    {"WrittenBeforeImage", Rule::kWrittenBeforeImage, "images-exchanged", "", 300, true},
+    {"WrittenBeforeImage", Rule::kWrittenBeforeImage, "images-exchanged", "that writes a message"},
     {"AdvanceOutstanding", Rule::kAdvanceOutstanding, "outstanding-progress", "deadlock"},
     {"SendOnEntering", Rule::kSendOnEntering, "outstanding-messages", ""},
     {"SlotInTurn", Rule::kSlotInTurn, "outstanding-queue", ""},

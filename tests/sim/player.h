@@ -153,6 +153,7 @@ class Player {
   std::vector<std::span<std::byte>> memory_in_use() const;
   // Returns why no image may be made of the rank now: it still replays outcomes of its predecessor.
   const char* forbids_image() const {
+    if (rank_.messages().is_writing()) return "an image is made of a rank that writes a message";
     const bool told = rank_.messages().has_recorded_answers();
     return told ? "S1: an image is made of a rank that is still told the past" : nullptr;
   }
