@@ -437,18 +437,20 @@ class Attempt {
   }
 
   // --- Sliced gather: every member writes its own block, chunk by chunk, and copies the others'
-  // chunks out as they come, or reads a block where it is, if its member has just begun to write
-  // it.
+  // chunks out as they come, or reads a member's input directly, if that member has only begun to
+  // write its block.
 
-  // The same at all members. What is not read where it is goes faster in larger chunks.
+  // Bytes of a chunk. All members compute the same value. Small chunks let a member notice sooner
+  // that it can read another one's input; large ones copy large blocks faster.
   std::size_t chunk_bytes() const {
-    return spec_.result_bytes > m_.size * direct_.kMost ? 64 * 1024 : 16 * 1024;
+    constexpr std::size_t kLargeBlock = 256 * 1024;
+    return spec_.result_bytes > m_.size * kLargeBlock ? 64 * 1024 : 16 * 1024;
   }
 
   AttemptState gather_direct() {
     for (; chunk_ < chunks_of(m_.rank);) {
       read_others();
-      // What all others read where it is need not come in pieces.
+      // If all other members read the input directly, none of them waits for single chunks.
       const std::uint32_t end = open_ && open_->is_read() ? chunks_of(m_.rank) : chunk_ + 1;
       if (!write_own(chunk_, end)) return AttemptState::kNoMemory;
       chunk_ = end;
@@ -462,11 +464,11 @@ class Attempt {
     return copy_others();
   }
 
-  // Reads the blocks of members that have them open, and have written less than a half of them.
+  // Reads the inputs of members that have them open and have written less than half of their block.
   void read_others() {
-    if (spec_.early == nullptr) return;
+    if (spec_.early == nullptr || !host_.may_read_others()) return;
     for (std::uint32_t i = 0; i < m_.size && i < kMostRead; ++i) {
-      if (i == m_.rank || is_read(i)) continue;
+      if (i == m_.rank || is_read(i) || chunks_of(i) == 1) continue;  // a single chunk is not open
       if (slots_.see(i) != AttemptState::kComplete) continue;
       if (slots_.reached(i, &Slot::reduced, chunks_of(i) / 2 + 1) != AttemptState::kPending) {
         continue;

@@ -54,8 +54,7 @@ constexpr std::uint64_t chunks_done(std::uint64_t context, Tag tag, std::uint32_
 }
 
 // Called by the root. Copies `bytes` of `input` into `extent`, which was reserved in its payload,
-// and publishes its progress chunk by chunk. False: no
-// memory.
+// and publishes its progress chunk by chunk. False: no memory.
 template <Host H>
 bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t incarnation,
                     const void* input, std::size_t bytes, Offset extent) {
@@ -66,14 +65,14 @@ bool publish_chunks(H& host, Members& m, std::uint64_t sequence, std::uint32_t i
   slot.word[0].store(host, Step::kSame, extent);
   slot.reduced.store(host, Step::kSame, chunks_done(m.context, tag, 0));
   slot.tag.store(host, Step::kSlotTag, tag);
-  std::optional<journal::OpenBuffer<H>> open;  // its end waits for members that read
+  std::optional<journal::OpenBuffer<H>> open;  // its destructor waits for members that still read
   if (bytes <= journal::DirectRead<H>::kMost) {
     open.emplace(host, m.world, m.size, journal::AttemptMemory(host).place(slot), data);
     ring_sleepers(host, m.world, m.size);
   }
   std::uint32_t chunk = 0;
   for (std::size_t at = 0; at < bytes;) {
-    // What all members read where it is need not come in pieces.
+    // If all members read the input directly, none of them waits for single chunks.
     const bool is_read = open && open->is_read();
     const std::size_t size = is_read ? bytes - at : std::min(kBroadcastChunkBytes, bytes - at);
     std::byte* to = journal::own_bytes(host, extent + at);
@@ -107,7 +106,7 @@ class ChunkCopier {
       tag_ = tag;
     }
     const std::uint64_t word = slot->reduced.load();
-    // The next incarnation of the root may be between two of these words.
+    // A new incarnation of the root may be rewriting the slot: its extent with the old count.
     const bool is_same = slot->tag.load() == tag_;
     if (word >> 32 != chunks_done(m.context, tag_, 0) >> 32 || !is_same) {
       tag_ = 0;  // another incarnation's, or a later operation's

@@ -30,9 +30,9 @@ namespace rejoin::engine {
 // What a port may do with the bytes of a large message, besides storing them.
 enum class Sent : std::uint8_t {
   kStored,
-  kReadable,  // its receiver gives a place `to`, and may read them while send() stores them
-  kStays,  // the same; and they do not change before the collective is done, nor is anything else
-           // sent, so they may be stored while this member receives
+  kReadable,  // the receiver passes `to`, and may read the sender's buffer during send()
+  kStays,     // likewise, until the collective is done: the buffer does not change before, and this
+              // is the last message, so it may be stored while this member receives
 };
 
 // The memory of one member's block. A Place (below) is a callable that maps a member's number to
@@ -41,7 +41,7 @@ struct Block {
   std::byte* data;
   std::size_t bytes;  // at most, when receiving
 
-  // Where the bytes can lie already when they are put; null: nowhere.
+  // Where the bytes may be stored without put(), which then copies nothing. Null: nowhere.
   std::byte* place() const { return data; }
   void put(const std::byte* from, std::size_t size) const {
     if (from != data) copy_payload(data, from, size);

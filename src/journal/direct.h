@@ -15,12 +15,12 @@
 
 namespace rejoin::journal {
 
-// The word `reads` of a rank that has read what has this number. Places, which it is while a rank
-// reads, are even.
+// The value of the word `reads` after a read of the buffer with this check word. During a read it
+// is the place of what is read, which is even.
 constexpr std::uint64_t has_read(std::uint64_t check) { return check | 1; }
 
-// Whether buffers of this process can be read where they are, as far as is known. With threads that
-// may call MPI at any time they are not opened: another one could send while this one waits.
+// Whether this process may open buffers, as far as is known. Not with MPI_THREAD_MULTIPLE: another
+// thread could send while this one waits for a reader.
 template <class H>
 bool may_open(const H& host) {
   const RankControl* me = control_of(host.base(), host.rank());

@@ -75,9 +75,8 @@ class Prefetch {
     next_ = begin;
     end_ = begin + std::min(bytes, kMost);
   }
-  // Payload of so many bytes is written through the cache at `begin` now, and probably as many
-  // behind it soon: fetches what is written a little later, because a fetch takes longer than they
-  // do.
+  // Called before `bytes` bytes are written at `begin`. Fetches as many lines 8 KiB further on,
+  // where the next messages will lie: a fetch from memory takes longer than writing one message.
   static void fetch_ahead(const std::byte* begin, std::size_t bytes) {
     constexpr std::size_t kAhead = 8 * 1024;
     for (std::size_t at = 0; at < bytes; at += kLineBytes) fetch(begin + kAhead + at);

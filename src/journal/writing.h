@@ -1,5 +1,5 @@
-// Copies the bytes of a posted message to the journal, piece by piece, while its receiver may read
-// them: from the journal, or from where they are (direct.h). Written by the sender only.
+// A large message while its sender copies it to the journal piece by piece. Its receiver may read
+// the pieces, or the sender's buffer (direct.h). Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class Writing {
   // kFarWholeBytes are whole.
   static constexpr std::uint64_t kFarWholeBytes = 64 * 1024;
   static constexpr std::uint64_t kFarPieceBytes = 128 * 1024;
-  // Pieces of what others do not read from the journal soon.
+  // The receiver has the bytes from elsewhere, so it does not wait for single pieces.
   static constexpr std::uint64_t kUnreadPieceBytes = 256 * 1024;
 
   // Lets the receiver read the bytes at `data`, which must not change while the object exists. A
@@ -42,7 +42,7 @@ class Writing {
   Writing& operator=(const Writing&) = delete;
 
   bool is_over() const { return written() >= entry_.bytes; }
-  // Whether the receiver reads the bytes where they are, or has.
+  // Whether the receiver reads the sender's buffer, or has read it.
   bool is_read() const { return open_ && open_->is_read(); }
   // Copies the next piece. REQUIRES that the message is posted, and !is_over().
   void advance() {
@@ -83,7 +83,7 @@ class Writing {
   Loan loan_ = {};
   ChannelEntry& entry_;
   const std::byte* const data_;
-  std::optional<OpenBuffer<H>> open_;  // its end waits for a receiver that reads
+  std::optional<OpenBuffer<H>> open_;  // its destructor waits for a receiver that still reads
 };
 
 }  // namespace rejoin::journal

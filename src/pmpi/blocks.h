@@ -13,12 +13,13 @@ namespace rejoin::pmpi {
 
 // A block of the program's buffer, with the members that engine::Block has.
 struct Block {
-  std::byte* data;  // to send: the bytes without gaps; to receive: only whether it is null counts
+  std::byte* data;  // the first byte; to send: of bytes without gaps
   std::size_t bytes;
   MPI_Datatype type;
   void* values;
 
-  // Where received bytes can lie already when they are put; null: nowhere, because of gaps.
+  // Where received bytes may be stored without put(), which then copies nothing. Null: the values
+  // have gaps.
   std::byte* place() const { return is_contiguous(type) ? data : nullptr; }
   void put(const std::byte* from, std::size_t size) const { put_values(type, from, size, values); }
 };

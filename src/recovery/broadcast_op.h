@@ -188,8 +188,9 @@ class BroadcastOp final : public Replicated<H> {
             ? journal::kReadersWithin
             : engine::operations_ahead(ops_.host, spec_.result_bytes, wraps, may_be_read()));
   }
-  // Whether members may read the root's buffer, and it waits for them therefore. Where some are on
-  // other nodes it does not: their records come late.
+  // Whether members may read the root's buffer. The root then begins a broadcast only when all have
+  // completed the one before. Not with several nodes: records of other nodes arrive milliseconds
+  // later.
   bool may_be_read() const {
     return !kSpans && spec_.result_bytes >= engine::kPipelinedBytes &&
            spec_.result_bytes <= journal::DirectRead<H>::kMost && journal::may_open(ops_.host);
@@ -220,12 +221,14 @@ class BroadcastOp final : public Replicated<H> {
     }
     if (!this->is_next()) return Progress::kPending;
     return this->adopt(holder, [this](std::uint64_t value) {
-      return (copier_ && copier_->finish(ops_.host, ops_.peers, value)) || copy_late(value);
+      return (copier_ && copier_->finish(ops_.host, ops_.peers, value)) ||
+             copy_before_record(value);
     });
   }
-  // Copies the payload, of which this member has no part that counts, if the root will not begin
-  // the next operation before it has it: with its record it says that it has.
-  bool copy_late(std::uint64_t value) {
+  // Copies all of the payload before this member's record is published, if the root waits for that
+  // record (may_be_read): a member that copied afterwards would miss the next open buffer. Returns
+  // whether it did.
+  bool copy_before_record(std::uint64_t value) {
     const bool waits = spec_.early != nullptr && !nonblocking_ && may_be_read();
     if (!waits || journal::is_in_pieces(value)) return false;
     const std::byte* data = ops_.peers.payload(value, spec_.result_bytes).data();

@@ -184,7 +184,8 @@ class ChannelOp {
     return Progress::kDone;
   }
 
-  // All of it before this rank may sleep: it would not be woken to write the rest.
+  // Copies a piece of this rank's last message to the journal; all of it in the look before a
+  // sleep, from which no event would wake this rank for the rest.
   void write_meanwhile() {
     if (thorough_) outbox_.finish_writing();
     outbox_.write_some();

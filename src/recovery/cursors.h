@@ -29,7 +29,7 @@ class Cursors {
   // Fills all of `slot` but its number and the ordinal. A context's cursor is the first operation
   // that has no record of this rank: one that is outstanding begins again behind it.
   void put(journal::Marks& slot) {
-    // This process would otherwise write to them when it is woken, and they may be truncated then.
+    // A woken image must not write to a message: it may have been truncated since.
     if (!journal::breaks(host_, Rule::kWrittenBeforeImage)) outbox_.finish_writing();
     std::uint64_t contexts = 0;
     for (Comm<H>* c = comms_.first(); c != nullptr; c = c->next) ++contexts;

@@ -48,11 +48,11 @@ struct Receive {
   // A former incarnation has cancelled it, and this one has not done so yet.
   bool foreseen = false;
   bool posted = false;  // it is in its communicator's queue
-  // Where the program's buffer has `room` bytes without gaps that may be written from now on, or
-  // null: a large message may be read directly as soon as it is matched.
+  // The program's buffer, `room` bytes without gaps, for a large message that is read directly as
+  // soon as it is matched. Null: the buffer has gaps, or must not be written yet.
   std::byte* to = nullptr;
   std::uint64_t room = 0;
-  bool is_read = false;  // directly; it counts when the journal has all of it
+  bool is_read = false;  // directly; the receive completes when the journal has the message
   Receive* next = nullptr;
 };
 
@@ -122,9 +122,9 @@ class Inbox {
     return r.message != nullptr || r.cancelled;
   }
 
-  // Reads the first `bytes` bytes of a message from its sender's buffer, if that is open and at
-  // least a half of them is missing in the journal: less comes as soon from there. Returns whether
-  // it did; they count when the journal has them.
+  // Reads the first `bytes` bytes of a message from its sender's buffer, if that is open and the
+  // journal lacks at least half of them; a smaller rest is copied from the journal as fast. Returns
+  // whether it did. The receive completes when the journal has the message.
   bool read_directly(const Arrived& a, std::byte* to, std::uint64_t bytes) {
     const journal::Message& m = a.message;
     if (m.written >= m.bytes || m.bytes > direct_.kMost || !host_.is_near(a.from)) return false;

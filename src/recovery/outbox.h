@@ -137,8 +137,8 @@ class Outbox {
     while (!write_some()) {
     }
   }
-  // Whether a message's bytes may be read where they are by its receiver, if it waits for them:
-  // then it is posted before they are written.
+  // Returns whether the receiver of such a message may read the sender's buffer. The message is
+  // then posted before its bytes are in the journal.
   bool may_be_read(std::uint32_t to, std::uint64_t bytes) const {
     return bytes > journal::Writing<H>::kPieceBytes && bytes <= journal::DirectRead<H>::kMost &&
            host_.is_near(to) && journal::may_open(host_);

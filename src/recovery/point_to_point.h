@@ -389,7 +389,7 @@ class PointToPoint {
     return envelope(*a);
   }
 
-  // Whether bytes of a message that this rank has posted are still to be written.
+  // Returns whether the journal lacks bytes of a message that this rank has posted.
   bool is_writing() const { return outbox_.is_writing(); }
 
   // --- Checkpoints
@@ -401,7 +401,9 @@ class PointToPoint {
   const char* open_request() const { return open_ == 0 ? nullptr : "a request"; }
 
  private:
-  // In an exchange the other rank's message is read meanwhile, while its buffer is open.
+  // Copies the rest of the newest message to the journal. Incoming messages are matched between two
+  // pieces: if two ranks send to each other, neither waits in a receive, but each can read the
+  // other's buffer here, before that send has completed.
   [[gnu::noinline]] void write_rest() {
     const bool may_read = host_.may_read_others();
     while (!outbox_.write_some()) {

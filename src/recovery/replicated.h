@@ -121,7 +121,7 @@ class Replicated {
     if ((record.call & journal::kUnproven) != 0) [[unlikely]]
       ops_.bootstrap.prove(c_, e_.sequence, member, record.call);
     ops_.prove_mine(c_, e_);
-    // Before its own record, from which a sender concludes that this rank has read what it sent.
+    // Copy first: the record of this rank shows a sender that it has read the payload.
     const bool is_there = early(record.value);
     ops_.execution.inside();
     commit(record.value);

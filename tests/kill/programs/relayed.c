@@ -41,9 +41,9 @@ static void add_up(uint64_t* out, uint64_t* in, size_t count, int step) {
 
 enum { kBlockOperations = 8 };
 
-// Moves blocks of `count` numbers: that for rank r follows from the sender, the step, and r. What
-// was sent is overwritten at once. Returns numbers that follow from
-// what is received, if anything is.
+// Moves blocks of `count` numbers, whose contents follow from sender, receiver and step, checks
+// what was received, and overwrites what was sent. Returns memory whose contents are the same in
+// each run.
 static const uint64_t* move_blocks(uint64_t* out, uint64_t* in, size_t count, int step) {
   const int n = check_state.size, me = check_state.rank, size = (int)count;
   const int next = (me + 1) % n, before = (me + n - 1) % n, root = step % n;
