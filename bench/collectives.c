@@ -8,6 +8,9 @@
 //     op bytes iterations usec_min usec_median
 // over the repetitions. With --offsets each size is measured with receive buffers at every multiple
 // of that step in a page; the line is that of the slowest offset, which is printed at its end.
+// With --cold a size is measured once, by the first calls of the program after a barrier, and
+// the result is verified behind them. The page faults of a call, of all ranks together, are printed
+// at the end of the line. Only the first size of a program is cold.
 // `bytes` is what one rank contributes (to allgather and gather: its block; to alltoall and
 // scatter: its block for one other rank). Data are doubles, reductions are sums. The root of bcast,
 // gather, reduce and scatter is rank 0 throughout, so that a root may run ahead of its receivers as
@@ -20,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { kMaxRepetitions = 101, kMaxSizes = 64, kPageBytes = 4096 };
 
@@ -31,6 +35,7 @@ typedef struct {
   double warm_up_s;
   int repetitions;
   int offset_step_bytes;  // 0: use the addresses that malloc returns
+  long cold_calls;        // 0: warm up first
 } Options;
 
 typedef struct {
@@ -226,8 +231,7 @@ static Buffers new_buffers(const Operation* operation, size_t size_bytes) {
   return b;
 }
 
-static void verify(const Operation* operation, const Buffers* b) {
-  operation->call(b, 0);
+static void verify_result(const Operation* operation, const Buffers* b) {
   if (!operation->expected || (operation->result_at_root_only && b->rank != 0)) return;
   for (int block = 0; block < blocks(operation->receive_blocks_per_rank, b->ranks); ++block) {
     for (int i = 0; i < b->count; ++i) {
@@ -236,6 +240,11 @@ static void verify(const Operation* operation, const Buffers* b) {
       }
     }
   }
+}
+
+static void verify(const Operation* operation, const Buffers* b) {
+  operation->call(b, 0);
+  verify_result(operation, b);
 }
 
 // Returns the slowest rank's seconds for `iterations` calls; the same number at every rank.
@@ -317,6 +326,27 @@ static void measure_offsets(const Operation* operation, size_t size_bytes, const
   free_buffers(&b);
 }
 
+static double page_faults(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)(usage.ru_minflt + usage.ru_majflt);
+}
+
+static void measure_cold(const Operation* operation, size_t size_bytes, const Options* options) {
+  Buffers b = new_buffers(operation, size_bytes);
+  double calls = (double)options->cold_calls, begin = page_faults(), all;
+  double usec = timed_s(operation, &b, options->cold_calls) * 1e6 / calls;
+  double mine = page_faults() - begin;
+  verify_result(operation, &b);
+  MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (b.rank == 0) {
+    print_times(operation, size_bytes, options->cold_calls, usec, usec);
+    printf(" %.1f\n", all / calls);
+    fflush(stdout);
+  }
+  free_buffers(&b);
+}
+
 static size_t parse_size_bytes(const char* text, char** end) {
   size_t value = strtoul(text, end, 10);
   if (*end == text) fail("bad size in --sizes: ", text);
@@ -347,6 +377,7 @@ static void parse_sizes(const char* text, Options* options) {
 
 static const char kUsage[] =
     "usage: collectives OP [--sizes LIST] [--min-time S] [--warm-up S] [--repetitions N]\n"
+    "       collectives OP --cold N [--sizes LIST]\n"
     "  OP              allreduce, reduce, bcast, bcast_rotating, barrier, allgather, alltoall,\n"
     "                  gather, scatter, scan, pingpong or messages\n"
     "  --sizes LIST    bytes a rank contributes, as 8,4K,1M (multiples of 8; default 8)\n"
@@ -354,10 +385,11 @@ static const char kUsage[] =
     "  --warm-up S     seconds of calls before the first repetition (default 0.05)\n"
     "  --repetitions N (default 5)\n"
     "  --offsets STEP  bytes: with receive buffers at every offset 0, STEP, 2 STEP, … in a page;\n"
-    "                  prints the slowest (multiples of 8)\n";
+    "                  prints the slowest (multiples of 8)\n"
+    "  --cold N        the first N calls, without warm-up; prints their page faults, too\n";
 
 static Options parse_options(int argc, char** argv) {
-  Options options = {NULL, {8}, 1, 0.1, 0.05, 5, 0};
+  Options options = {NULL, {8}, 1, 0.1, 0.05, 5, 0, 0};
   if (argc < 2 || argv[1][0] == '-') fail(kUsage, "");
   options.op = argv[1];
   for (int i = 2; i < argc; i += 2) {
@@ -377,6 +409,9 @@ static Options parse_options(int argc, char** argv) {
       if (options.offset_step_bytes <= 0 || options.offset_step_bytes % 8 != 0) {
         fail("--offsets: a multiple of 8, not ", value);
       }
+    } else if (strcmp(flag, "--cold") == 0) {
+      options.cold_calls = atol(value);
+      if (options.cold_calls < 1) fail("--cold: at least 1, not ", value);
     } else {
       fail("unknown flag ", flag);
     }
@@ -399,9 +434,12 @@ int main(int argc, char** argv) {
     options.sizes_count = 1;
     options.sizes_bytes[0] = 0;
   }
+  void (*measured)(const Operation*, size_t, const Options*) = options.cold_calls ? measure_cold
+                                                               : options.offset_step_bytes
+                                                                   ? measure_offsets
+                                                                   : measure;
   for (int i = 0; i < options.sizes_count; ++i) {
-    (options.offset_step_bytes ? measure_offsets : measure)(operation, options.sizes_bytes[i],
-                                                            &options);
+    measured(operation, options.sizes_bytes[i], &options);
   }
   MPI_Finalize();
   return 0;

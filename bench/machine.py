@@ -1,9 +1,10 @@
-"""A line that describes the machine on which numbers were measured."""
+"""Describes the machine on which numbers were measured."""
 
 import os
 import platform
 import re
 import subprocess
+import typing
 
 
 def _first_match(pattern, text):
@@ -24,4 +25,33 @@ def description():
     return (
         f"{processor}, {os.cpu_count()} cores, Linux {platform.release()}; "
         f"Open MPI {open_mpi}, MPICH {mpich}"
+    )
+
+
+class Copy(typing.NamedTuple):
+    """Times of a copy of one size, in ns, for each distance between the beginnings of its buffers modulo a page."""
+
+    library: list  # the C library's memcpy
+    ours: list
+
+
+def copies(build):
+    """Returns {bytes: Copy}, measured in a tenth of a second by the program of `build`."""
+    found = {}
+    for line in _output(os.path.join(build, "bench", "copies")).splitlines()[1:]:
+        size_bytes, _, library, ours, _ = line.split()
+        copy = found.setdefault(int(size_bytes), Copy([], []))
+        copy.library.append(float(library))
+        copy.ours.append(float(ours))
+    return found
+
+
+def range_text(times):
+    return f"{min(times):.0f} to {max(times):.0f}"
+
+
+def copies_line(build):
+    """Returns the times of Rejoin's copies in one line."""
+    return "Copies (bench/cpu), ns: " + ", ".join(
+        f"{size_bytes >> 10} KiB {range_text(copy.ours)}" for size_bytes, copy in copies(build).items()
     )

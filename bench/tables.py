@@ -9,10 +9,11 @@ BOUND_TARGET = 1.4  # of the ratio to the time of the copies
 
 
 class Time(typing.NamedTuple):
-    """The time of a row in one run, over its repetitions."""
+    """The time of a row in one run, over its repetitions; page faults, if they were counted."""
 
     median: float
     least: float
+    faults: float = None
 
 
 def time_of(value):
@@ -84,7 +85,10 @@ def summary(rounds):
         for name in names:
             of_rounds = [r.times[name][row] for r in rounds]
             median = statistics.median(t.median for t in of_rounds)
-            times[name] = Time(median, min(t.least for t in of_rounds))
+            faults = [t.faults for t in of_rounds if t.faults is not None]
+            times[name] = Time(
+                median, min(t.least for t in of_rounds), statistics.median(faults) if faults else None
+            )
         ratio = bound = to_bound = None
         if "ours" in names and others:
             ratio = statistics.median(
@@ -121,7 +125,8 @@ def print_table(title, unit, rounds, targets):
         cells = [row.name]
         for t in row.times.values():
             least = "" if t.least == t.median else f" ({number_text(t.least)})"
-            cells.append(number_text(t.median) + least)
+            faults = "" if t.faults is None else f", {t.faults:.1f} faults"
+            cells.append(number_text(t.median) + least + faults)
         if with_ratio:
             cells.append("–" if row.ratio is None else marked(row.ratio, targets(row.name)))
         if with_bound:

@@ -37,6 +37,7 @@ void format_segment(std::byte* base, std::uint32_t ranks, std::uint64_t job,
   SegmentHeader* h = header_of(base);
   h->magic = kSegmentMagic;
   h->ranks = ranks;
+  h->ranks_here = ranks;
   h->cores = cores;
   h->crowded = ranks > cores;
   h->job = job;

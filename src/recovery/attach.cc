@@ -158,6 +158,7 @@ bool become(int segment, std::uint64_t bytes, std::uint32_t rank, int socket, bo
   journal::hide_from_memcheck(memory, kArenaBytes);
   hidden.arena = static_cast<std::byte*>(memory);
   engine::advise_segment(static_cast<std::byte*>(base), rank);
+  engine::prefault_payload(static_cast<std::byte*>(base), rank);
   attachment = new (attachment_memory)
       Attachment(static_cast<std::byte*>(base), rank, socket, static_cast<std::byte*>(memory));
   return true;

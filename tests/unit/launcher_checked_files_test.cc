@@ -5,11 +5,14 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "checkpoint_image.h"
+#include "engine/transport/shm/memory.h"
 #include "launcher/agent/checked_files.h"
 #include "launcher/agent/compressed_files.h"
 #include "launcher/agent/image_sets.h"
@@ -137,9 +140,12 @@ TEST_F(CheckedFiles, ThePayloadOfAJournalIsCopiedInSmallPieces) {
       journal::region_offset(made.header(), 1) + journal::payload_begin(made.header());
   const std::uint64_t bytes = 2 * JobSegment::kPieceBytes + 4096;
   memset(made.base() + begin, 'x', bytes);
+  // Memory that was prefaulted and not used is not copied.
+  memset(made.base() + begin + bytes, 'y', bytes);
+  journal::put(made.control(1)->payload_bump, journal::payload_begin(made.header()) + bytes);
   SegmentCopy copy = made.room_for_copy();
   std::uint64_t copied = 0;
-  for (const SegmentPiece& piece : made.payload()) {
+  for (const SegmentPiece& piece : made.payload(all_local(2))) {
     EXPECT_LE(piece.bytes, JobSegment::kPieceBytes);
     copied += piece.bytes;
     made.copy_payload(copy, piece);
@@ -155,6 +161,50 @@ TEST_F(CheckedFiles, ThePayloadOfAJournalIsCopiedInSmallPieces) {
     found += part.bytes.size();
   }
   EXPECT_EQ(found, bytes);
+}
+
+// Payload that a rank prefaults: as much as the header says, and nothing in a journal that is a
+// file or too small.
+class Prefaulting : public CheckedFiles {
+ protected:
+  static Result<JobSegment> segment(std::uint64_t limit_bytes, const std::string& directory = "") {
+    RunOptions options;
+    options.programs = {{.ranks = 2, .command = {"a.out"}}};
+    options.journal_limit_bytes = limit_bytes;
+    options.journal_directory = directory;
+    return JobSegment::create(options, 1, 2, all_local(2));
+  }
+  static std::size_t resident_bytes(const JobSegment& segment, std::uint64_t at,
+                                    std::uint64_t bytes) {
+    std::vector<unsigned char> pages(bytes / kPage);
+    EXPECT_EQ(mincore(segment.base() + at, bytes, pages.data()), 0);
+    return kPage * static_cast<std::size_t>(
+                       std::count_if(pages.begin(), pages.end(), [](auto p) { return p & 1; }));
+  }
+  static constexpr std::size_t kPage = 4096, kLargePage = 2 << 20;
+};
+
+TEST_F(Prefaulting, TakesAShareOfTheLimit) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(segment(0).value().header()->prefaulted_bytes, 32 * kMiB);
+  EXPECT_EQ(segment(64 * 1024 * kMiB).value().header()->prefaulted_bytes, 32 * kMiB);
+  EXPECT_EQ(segment(1024 * kMiB).value().header()->prefaulted_bytes, 16 * kMiB);
+  EXPECT_EQ(segment(64 * kMiB).value().header()->prefaulted_bytes, 0);
+  EXPECT_EQ(segment(0, path("")).value().header()->prefaulted_bytes, 0);
+}
+
+TEST_F(Prefaulting, TouchesItsOwnPayloadAlone) {
+  const auto made = segment(1 << 30);
+  ASSERT_TRUE(made.ok()) << made.error().text;
+  const JobSegment& s = made.value();
+  const auto payload = [&](std::uint32_t rank) {
+    return journal::region_offset(s.header(), rank) + journal::payload_begin(s.header());
+  };
+  engine::prefault_payload(s.base(), 1);
+  const std::size_t found = resident_bytes(s, payload(1), 2 * s.header()->prefaulted_bytes);
+  EXPECT_GE(found, kLargePage);
+  EXPECT_LE(found, s.header()->prefaulted_bytes);
+  EXPECT_EQ(resident_bytes(s, payload(0), kLargePage), 0u);
 }
 
 // A set of two images that map nothing.

@@ -79,16 +79,31 @@ Result<Descriptor> nameless_file(const std::string& directory, std::uint64_t byt
 }
 
 // Allocates what format_segment() writes, so that a full disk is an error here and no SIGBUS there.
-int back_front(int file, std::uint32_t ranks, std::uint64_t limit_bytes) {
-  constexpr off_t kPage = 4096;
-  const auto region = static_cast<off_t>(journal::region_bytes_for(ranks, limit_bytes));
-  const auto total = static_cast<off_t>(journal::segment_bytes_for(ranks, limit_bytes));
+int back_front(const JobSegment& segment, bool in_memory, std::uint32_t ranks,
+               std::uint64_t limit_bytes, const LocalRanks& local) {
+  constexpr std::uint64_t kPage = 4096;
+  const int file = segment.descriptor();
+  const auto region_bytes = journal::region_bytes_for(ranks, limit_bytes);
+  const auto front = journal::segment_bytes_for(ranks, limit_bytes) - ranks * region_bytes;
   const auto head = sizeof(journal::SegmentHeader) + ranks * sizeof(journal::RankControl);
   if (fallocate(file, 0, 0, static_cast<off_t>(head)) != 0) return errno == EOPNOTSUPP ? 0 : errno;
-  for (off_t at = total - region * static_cast<off_t>(ranks); at < total; at += region) {
-    if (fallocate(file, 0, at, kPage) != 0) return errno;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const std::uint64_t at = front + r * region_bytes;
+    const bool is_here = std::binary_search(local.begin(), local.end(), r);
+    if (in_memory && is_here && engine::back_region(segment.base() + at, ranks)) continue;
+    if (fallocate(file, 0, static_cast<off_t>(at), kPage) != 0) return errno;
   }
   return 0;
+}
+
+// The payload of each rank of this host, in bytes, that is worth touching before it is used: a
+// multiple of a large page, or 0.
+std::uint64_t prefaulted_bytes(std::uint64_t journal_limit_bytes, std::uint64_t ranks) {
+  constexpr std::uint64_t kLargePage = 2 << 20, kMostOfRank = 32 << 20, kMostOfHost = 256 << 20;
+  constexpr std::uint64_t kShareOfLimit = 32;
+  std::uint64_t host = kMostOfHost;
+  if (journal_limit_bytes != 0) host = std::min(host, journal_limit_bytes / kShareOfLimit);
+  return std::min(host / std::max<std::uint64_t>(ranks, 1), kMostOfRank) / kLargePage * kLargePage;
 }
 
 // Writes the options that ranks read and that a resumed job may change.
@@ -128,6 +143,13 @@ Error no_room(const std::string& directory, int error) {
                  ": fallocate() is forbidden here, as by a seccomp filter (docs/containers.md)"};
   }
   return Error{"there is no room for a journal in " + place + ": " + error_text(error)};
+}
+
+// Where the used part of an area of a local rank ends. Behind it there may be memory, too
+// (engine::prefault_payload()). Of another host's rank the control block may be older than the
+// rest.
+std::uint64_t used(const journal::OwnerWord<std::uint64_t>& bump) {
+  return (bump.load() + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
 bool is_zero(const std::byte* page) {
@@ -242,7 +264,8 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   const std::uint64_t nodes = options.has_agents() ? options.layout.size() : 0;
   auto mapped = map(directory, regions_end + nodes * relay::kLinkBytes);
   if (!mapped.ok()) return mapped;
-  if (const int error = back_front(mapped.value().descriptor(), ranks, limit_bytes); error != 0) {
+  if (const int error = back_front(mapped.value(), directory.empty(), ranks, limit_bytes, local);
+      error != 0) {
     return no_room(directory, error);
   }
   std::byte* base = mapped.value().base();
@@ -265,8 +288,10 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   // Agents of several nodes may share this machine.
   const std::size_t here = options.hosts.empty() ? ranks : local.size();
   const bool crowded = here > processors;
+  header->ranks_here = static_cast<std::uint32_t>(here);
   header->crowded = crowded;
   header->light_publish = !crowded;
+  header->prefaulted_bytes = directory.empty() ? prefaulted_bytes(limit_bytes, here) : 0;
   write_options(header, options);
   set_times(header);
   write_faults(header, options.kills);
@@ -303,6 +328,7 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
     journal::put_back(base, local, set);
     journal::put_copies_back(base, local, set);
   }
+  header->prefaulted_bytes = 0;
   write_options(header, options);
   set_times(header);
   memset(static_cast<void*>(header->fault), 0, sizeof header->fault);
@@ -367,7 +393,9 @@ std::vector<SegmentPiece> JobSegment::populated_structure(const LocalRanks& loca
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
     const std::uint64_t region = journal::region_offset(header(), r);
     const bool is_local = std::binary_search(local.begin(), local.end(), r);
-    if (is_local != is_of_others) add(region, region + journal::payload_begin(header()));
+    if (is_local == is_of_others) continue;
+    const std::uint64_t most = journal::payload_begin(header());
+    add(region, region + (is_local ? std::min(used(control(r)->permanent_bump), most) : most));
   }
   // Connections with other hosts are not part of it.
   const std::uint64_t behind = front + header()->ranks * header()->region_bytes;
@@ -382,12 +410,13 @@ SegmentCopy JobSegment::room_for_copy() const {
   return SegmentCopy(header()->segment_bytes, bytes);
 }
 
-std::vector<SegmentPiece> JobSegment::payload() const {
+std::vector<SegmentPiece> JobSegment::payload(const LocalRanks& local) const {
   std::vector<SegmentPiece> pieces;
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
     const std::uint64_t region = journal::region_offset(header(), r);
-    for (SegmentPiece p :
-         populated(region + journal::payload_begin(header()), region + header()->region_bytes)) {
+    const bool is_local = std::binary_search(local.begin(), local.end(), r);
+    const std::uint64_t end = is_local ? used(control(r)->payload_bump) : header()->region_bytes;
+    for (SegmentPiece p : populated(region + journal::payload_begin(header()), region + end)) {
       for (; p.bytes > kPieceBytes; p.at += kPieceBytes, p.bytes -= kPieceBytes) {
         pieces.push_back({p.at, kPieceBytes});
       }

@@ -111,7 +111,7 @@ class JobSegment {
   void copy_structure_of_others(SegmentCopy& copy, const LocalRanks& local) const;
   // Where the payload is, in pieces of at most that size: each takes a few milliseconds.
   static constexpr std::uint64_t kPieceBytes = 8 << 20;
-  std::vector<SegmentPiece> payload() const;
+  std::vector<SegmentPiece> payload(const LocalRanks& local) const;
   void copy_payload(SegmentCopy& copy, const SegmentPiece& piece) const {
     copy.add(base_, piece.at, piece.bytes);
   }

@@ -125,14 +125,26 @@ std::uint64_t out_of_memory_kills() {
   return kills;
 }
 
-std::vector<cpu_set_t> processor_each(std::uint32_t ranks) {
+std::vector<std::uint32_t> processors_for_threads(const std::vector<std::uint32_t>& threads,
+                                                  std::uint32_t processors) {
+  const auto ranks = static_cast<std::uint32_t>(threads.size());
+  if (ranks == 0 || ranks > processors) return {};
+  std::vector<std::uint32_t> counts;
+  std::uint32_t all = 0;
+  for (const std::uint32_t wanted : threads) {
+    counts.push_back(std::clamp(wanted, 1u, processors / ranks));
+    all += counts.back();
+  }
+  return 2 * all <= processors ? std::vector<std::uint32_t>() : counts;
+}
+
+std::vector<cpu_set_t> processors_for_threads(const std::vector<std::uint32_t>& threads) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  std::vector<cpu_set_t> sets;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return sets;
-  const auto count = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
-  if (ranks > usable_processors() || 2 * ranks <= count) return sets;
-  return processors_each(std::vector<std::uint32_t>(ranks, 1));
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
+  if (threads.size() > usable_processors()) return {};  // by the control group's quota
+  return processors_each(
+      processors_for_threads(threads, static_cast<std::uint32_t>(CPU_COUNT(&allowed))));
 }
 
 std::vector<cpu_set_t> processors_each(const std::vector<std::uint32_t>& counts) {

@@ -25,10 +25,14 @@ std::uint64_t out_of_memory_kills();
 // Assigns counts[i] processors to rank i, in order, from those that this process may use. Returns
 // an empty list if there are too few.
 std::vector<cpu_set_t> processors_each(const std::vector<std::uint32_t>& counts);
-// Returns one processor for each rank, if the ranks fill more than half of the processors that this
-// process may use, but not more than all: the kernel would sometimes put two ranks on one of them,
-// where they wait for each other. Else empty: other jobs may share the machine, or ranks must.
-std::vector<cpu_set_t> processor_each(std::uint32_t ranks);
+// Returns how many of `processors` each rank is bound to, if rank i computes with threads[i]
+// threads: that many, or its share if there are too few. Without, the kernel would sometimes put
+// two ranks on one processor, where they wait for each other. Empty (no rank is bound) if half of
+// the processors are enough, because other jobs may use them, or if ranks must share processors.
+std::vector<std::uint32_t> processors_for_threads(const std::vector<std::uint32_t>& threads,
+                                                  std::uint32_t processors);
+// Returns these processors, of those that this process may use.
+std::vector<cpu_set_t> processors_for_threads(const std::vector<std::uint32_t>& threads);
 
 // Returns the processors of each rank, from hwloc, which is loaded here. Errors: hwloc cannot be
 // loaded, or does not know this machine.

@@ -168,7 +168,7 @@ bool WrittenSetDriver::write(std::uint64_t images) {
   if (!plan_.is_whole_job() && !copy_structure_of_others(*journal_)) {
     return not_now("ranks could not be stopped to copy the journal", "not stopped");
   }
-  payload_ = segment_.payload();
+  payload_ = segment_.payload(plan_.local);
   if (!plan_.options.survive_host) {
     copy_payload(~std::uint64_t{0});
     return copy_rest();
@@ -222,7 +222,7 @@ bool WrittenSetDriver::copy_rest() {
     return not_now(why, why);
   }
   if (images == 0) {
-    payload_ = segment_.payload();
+    payload_ = segment_.payload(plan_.local);
     copy_payload(~std::uint64_t{0});
   }
   segment_.copy_structure(*journal_, plan_.local);

@@ -42,6 +42,20 @@ Result<std::vector<cpu_set_t>> bind_each(const HostPlan& plan, const LocalRanks&
                kExitUsage};
 }
 
+// The number of OpenMP threads that a program with this environment asks for; 1 if it asks for
+// none: OpenMP starts as many then as its rank has processors.
+std::uint32_t openmp_threads(const std::vector<std::string>& environment) {
+  constexpr std::string_view kName = "OMP_NUM_THREADS=";
+  std::uint32_t threads = 1;
+  for (const std::string& variable : environment) {
+    if (!variable.starts_with(kName)) continue;
+    // The first of a list, whose others are for nested regions.
+    const unsigned long wanted = strtoul(variable.c_str() + kName.size(), nullptr, 10);
+    threads = static_cast<std::uint32_t>(std::clamp(wanted, 1ul, 4096ul));
+  }
+  return threads;
+}
+
 // Returns the processors of each of these ranks, which share this machine; empty: all of them.
 Result<std::vector<cpu_set_t>> choose_processors(const HostPlan& plan, const LocalRanks& ranks) {
   const RunOptions& options = plan.options;
@@ -52,7 +66,11 @@ Result<std::vector<cpu_set_t>> choose_processors(const HostPlan& plan, const Loc
       std::any_of(options.programs.begin(), options.programs.end(),
                   [](const ProgramOptions& p) { return p.processors_each.has_value(); });
   if (one_has_several) return bind_each(plan, ranks);
-  if (binding == Binding::kAuto) return processor_each(count);
+  if (binding == Binding::kAuto) {
+    std::vector<std::uint32_t> threads;
+    for (const std::uint32_t r : ranks) threads.push_back(openmp_threads(plan.environments[r]));
+    return processors_for_threads(threads);
+  }
   return bind_ranks(plan.lib_directory, binding, count);
 }
 

@@ -60,9 +60,9 @@ void describe_mpirun_options(CLI::App& app, Raw& raw) {
       ->type_name("RANK");
   app.add_option("--bind-to", raw.binding,
                  "hwthread, core, l1cache, l2cache, l3cache, numa,\n"
-                 "socket, none or auto (default): one processor for each\n"
-                 "rank if there are ranks for more than half of the\n"
-                 "processors, else none")
+                 "socket, none or auto (default): a processor for each\n"
+                 "rank, or for each of its OMP_NUM_THREADS, if that is\n"
+                 "more than half of the processors, else none")
       ->type_name("WHAT");
   app.add_flag("--report-bindings", o.report_bindings,
                "print the processors on which each rank runs");

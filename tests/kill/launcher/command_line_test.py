@@ -342,6 +342,11 @@ class OtherLaunchers(LauncherTest):
             done = self.ftrun("-n", 1, "--bind-to", what, "--report-bindings", *show)
             self.assertEqual(done.code, 0, done.err)
             self.assertEqual(done.out.split()[-1], done.err.split()[-1], what)
+        if len(allowed) > 1:
+            two = ",".join(map(str, allowed[:2]))
+            threads = self.ftrun("-n", 1, "--cpu-set", two, "-x", "OMP_NUM_THREADS=2,4", "--report-bindings", *show)
+            self.assertIn(threads.out.split()[-1], (two, two.replace(",", "-")))
+            self.assertEqual(threads.err, f"rejoin: rank 0 is bound to processors {threads.out.split()[-1]}\n")
         done = self.ftrun("-n", 1, "--cpu-set", 1000, "true")
         self.assertEqual(done.code, 1)
         self.assertRegex(done.err, "^rejoin: --cpu-set: processors 1000 are not available; without this option ranks may use [0-9,-]+\n$")

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "engine/transport/shm/memory.h"
 #include "journal/valgrind.h"
 #include "wire/socket.h"
 
@@ -22,11 +23,6 @@ namespace rejoin::engine {
 namespace {
 
 constexpr std::uintptr_t kPage = 4096;
-#ifndef MADV_POPULATE_WRITE
-constexpr int kPopulateWrite = 23;
-#else
-constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
-#endif
 
 // Advises over whole pages around [begin, begin + bytes). 0 or an errno.
 int advise(std::byte* begin, std::size_t bytes, int advice) {
