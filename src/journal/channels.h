@@ -53,6 +53,7 @@ class Channels {
       log.truncate(consumed_of(host_.base(), to)[host_.rank()].load(std::memory_order_acquire));
     ChannelEntry* e = log.next();
     if (e == nullptr) journal_.out_of_memory();
+    Prefetch::fetch_ahead(reinterpret_cast<std::byte*>(e), sizeof *e, kAheadBytes);
     e->context = m.context;
     e->key = m.key;
     e->call = m.call;
@@ -98,6 +99,9 @@ class Channels {
   // The number of messages between two looks at how many the receiver has consumed. Used when the
   // journal is full and entries are reused.
   static constexpr std::uint64_t kTruncateEvery = 32;
+  // The entry that is fetched into the cache while one is written is this far behind it. Entries
+  // further on would be evicted, or the receiver would read them first.
+  static constexpr std::size_t kAheadBytes = 3 * sizeof(ChannelEntry);
 
   LogWriter<ChannelEntry, H>& opened(std::uint32_t to) {
     if (!open_[to]) open(to);

@@ -75,11 +75,11 @@ class Prefetch {
     next_ = begin;
     end_ = begin + std::min(bytes, kMost);
   }
-  // Called before `bytes` bytes are written at `begin`. Fetches as many lines 8 KiB further on,
-  // where the next messages will lie: a fetch from memory takes longer than writing one message.
-  static void fetch_ahead(const std::byte* begin, std::size_t bytes) {
-    constexpr std::size_t kAhead = 8 * 1024;
-    for (std::size_t at = 0; at < bytes; at += kLineBytes) fetch(begin + kAhead + at);
+  static constexpr std::size_t kAhead = 8 * 1024;  // of small payload
+  // Called before `bytes` bytes are written at `begin`. Fetches as many lines further on, where the
+  // next messages will lie: a fetch from memory takes longer than writing one message.
+  static void fetch_ahead(const std::byte* begin, std::size_t bytes, std::size_t ahead = kAhead) {
+    for (std::size_t at = 0; at < bytes; at += kLineBytes) fetch(begin + ahead + at);
   }
   // Fetches some of it. To be called between two looks of a wait, which it does not delay
   // noticeably.

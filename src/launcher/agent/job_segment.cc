@@ -146,8 +146,8 @@ Error no_room(const std::string& directory, int error) {
 }
 
 // Where the used part of an area of a local rank ends. Behind it there may be memory, too
-// (engine::prefault_payload()). Of another host's rank the control block may be older than the
-// rest.
+// (engine::prefault_payload()). The control block of another host's rank may be older than what it
+// has written.
 std::uint64_t used(const journal::OwnerWord<std::uint64_t>& bump) {
   return (bump.load() + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
