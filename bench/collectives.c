@@ -9,8 +9,8 @@
 // over the repetitions. With --offsets each size is measured with receive buffers at every multiple
 // of that step in a page; the line is that of the slowest offset, which is printed at its end.
 // With --cold a size is measured once, by the first calls of the program after a barrier, and
-// the result is verified behind them. The page faults of a call, of all ranks together, are printed
-// at the end of the line. Only the first size of a program is cold.
+// the result is verified behind them. The page faults of all ranks, divided by the number of calls,
+// are printed at the end of the line. Only the first size of a program is cold.
 // `bytes` is what one rank contributes (to allgather and gather: its block; to alltoall and
 // scatter: its block for one other rank). Data are doubles, reductions are sums. The root of bcast,
 // gather, reduce and scatter is rank 0 throughout, so that a root may run ahead of its receivers as
@@ -416,6 +416,7 @@ static Options parse_options(int argc, char** argv) {
       fail("unknown flag ", flag);
     }
   }
+  if (options.cold_calls && options.offset_step_bytes) fail("--cold or --offsets, not both", "");
   if (options.repetitions < 1 || options.repetitions > kMaxRepetitions) {
     fail("--repetitions: from 1 to 101", "");
   }

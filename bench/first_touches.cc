@@ -1,7 +1,8 @@
 // Measures what the first touch of shared memory costs, in memory as ftrun creates it for a job:
 //   first_touches [MIB]    (64)
-// Prints for small and for large pages the microseconds a MiB: of the first touch, and of mapping
-// the same memory into another process, or of touching it there.
+// Prints for small and for large pages the microseconds a MiB: of the first touch, and of the
+// first one of another mapping, as another process has it. Large pages are small ones where the
+// system has none.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -77,13 +77,12 @@ struct HostWords {
   std::uint64_t segment_bytes;
   std::uint64_t region_bytes;  // of one rank, virtual
   Offset first_region;
-  std::uint32_t ranks_here;     // of this host
-  std::uint32_t cores;          // processors that these ranks may use together
-  std::uint32_t crowded;        // these ranks are more than the processors
-  std::uint32_t light_publish;  // publishers have no fence, sleepers look twice (ShmHost)
-  std::uint64_t
-      prefaulted_bytes;          // of each rank's payload at most, by itself, before its first call
-  std::uint64_t wall_offset_ns;  // from the clock of ranks to seconds since 1970
+  std::uint32_t ranks_here;        // of this host; at least 1 where ranks run
+  std::uint32_t cores;             // processors that these ranks may use together
+  std::uint32_t crowded;           // these ranks are more than the processors
+  std::uint32_t light_publish;     // publishers have no fence, sleepers look twice (ShmHost)
+  std::uint64_t prefaulted_bytes;  // of payload that each rank touches before its first call
+  std::uint64_t wall_offset_ns;    // from the clock of ranks to seconds since 1970
   // The control blocks and regions of ranks on other nodes are copies (src/relay). Ringing such a
   // rank carries what was published to its node.
   std::uint32_t has_relay;
@@ -612,8 +611,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN16", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x36314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN17", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x37314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -98,6 +98,12 @@ std::uint32_t usable_processors() {
   return static_cast<std::uint32_t>(std::max(1.0, std::min<double>(allowed, quota)));
 }
 
+bool is_memory_uniform() {
+  // A list of ranges, such as 0-1,3. Without the file there is one node.
+  const std::string nodes = read_small_file("/sys/devices/system/node/has_memory");
+  return nodes.find_first_of(",-") == std::string::npos;
+}
+
 std::uint64_t default_journal_limit_bytes(const std::string& directory) {
   struct statvfs disk = {};
   if (!directory.empty() && statvfs(directory.c_str(), &disk) == 0) {
@@ -129,11 +135,17 @@ std::vector<std::uint32_t> processors_for_threads(const std::vector<std::uint32_
                                                   std::uint32_t processors) {
   const auto ranks = static_cast<std::uint32_t>(threads.size());
   if (ranks == 0 || ranks > processors) return {};
-  std::vector<std::uint32_t> counts;
+  std::vector<std::uint32_t> counts(ranks);
   std::uint32_t all = 0;
-  for (const std::uint32_t wanted : threads) {
-    counts.push_back(std::clamp(wanted, 1u, processors / ranks));
-    all += counts.back();
+  // One more in turn for each rank that wants more.
+  for (bool given = true; given;) {
+    given = false;
+    for (std::uint32_t r = 0; r < ranks && all < processors; ++r) {
+      if (counts[r] >= std::max(threads[r], 1u)) continue;
+      ++counts[r];
+      ++all;
+      given = true;
+    }
   }
   return 2 * all <= processors ? std::vector<std::uint32_t>() : counts;
 }

@@ -50,8 +50,8 @@ std::uint32_t openmp_threads(const std::vector<std::string>& environment) {
   for (const std::string& variable : environment) {
     if (!variable.starts_with(kName)) continue;
     // The first of a list, whose others are for nested regions.
-    const unsigned long wanted = strtoul(variable.c_str() + kName.size(), nullptr, 10);
-    threads = static_cast<std::uint32_t>(std::clamp(wanted, 1ul, 4096ul));
+    const long wanted = strtol(variable.c_str() + kName.size(), nullptr, 10);
+    threads = static_cast<std::uint32_t>(std::clamp(wanted, 1l, 4096l));
   }
   return threads;
 }

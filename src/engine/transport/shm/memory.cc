@@ -37,10 +37,6 @@ std::uint64_t now_ns() {
 
 constexpr std::uint64_t kLargePageBytes = 2 << 20;
 
-// Whether the front of each region is a large page: structure that every collective uses. The agent
-// finds these pages for all ranks one after the other, which takes it 0.25 ms each.
-bool has_large_front(std::uint32_t ranks) { return ranks <= 16; }
-
 // Called in the child: returns an unnamed file on a tmpfs with large pages, or -1.
 int open_large_pages() {
   const uid_t user = geteuid();
@@ -87,10 +83,9 @@ int make_segment_memory(std::uint64_t bytes) {
   return -1;
 }
 
-bool back_region(std::byte* region, std::uint32_t ranks) {
+void back_front(std::byte* region) {
   constexpr std::uint64_t kPage = 4096;
-  if (has_large_front(ranks)) madvise(region, kLargePageBytes, MADV_HUGEPAGE);
-  return madvise(region, kPage, kPopulateWrite) == 0;
+  if (madvise(region, kLargePageBytes, MADV_HUGEPAGE) == 0) madvise(region, kPage, kPopulateWrite);
 }
 
 void advise_segment(std::byte* base, std::uint32_t rank) {
@@ -99,25 +94,29 @@ void advise_segment(std::byte* base, std::uint32_t rank) {
   constexpr std::uint32_t kManyRanks = 64;
   const SegmentHeader* h = header_of(base);
   const std::uint64_t payload = payload_begin(h);
-  const std::uint64_t small = has_large_front(h->ranks) ? 0 : kSmallPagesBytes;
-  const std::uint64_t large_payload = payload + (h->prefaulted_bytes != 0 ? 0 : kSmallPagesBytes);
   for (std::uint32_t r = 0; r < h->ranks; ++r) {
     if (h->ranks > kManyRanks && r != rank) continue;
     std::byte* region = base + region_offset(h, r);
+    const bool is_prefaulted = h->prefaulted_bytes != 0 && !journal::is_elsewhere(base, rank, r);
+    const std::uint64_t small = is_prefaulted ? 0 : kSmallPagesBytes;
     madvise(region + small, payload - small, MADV_HUGEPAGE);
-    madvise(region + large_payload, h->region_bytes - large_payload, MADV_HUGEPAGE);
+    madvise(region + payload + small, h->region_bytes - payload - small, MADV_HUGEPAGE);
   }
 }
 
 void prefault_payload(std::byte* base, std::uint32_t rank) {
   constexpr std::uint64_t kMostNs = 4'000'000;
   const SegmentHeader* h = header_of(base);
-  const std::uint64_t ranks = h->ranks_here;
-  const std::uint64_t most_ns = kMostNs * std::min<std::uint64_t>(h->cores, ranks) / ranks;
-  std::byte* payload = base + region_offset(h, rank) + payload_begin(h);
+  if (h->prefaulted_bytes == 0) return;
+  // A former incarnation may have used some, and has touched what it used.
+  const std::uint64_t used = control_of(base, rank)->payload_bump.load(std::memory_order_relaxed);
+  const std::uint64_t end = payload_begin(h) + h->prefaulted_bytes;
+  const std::uint64_t most_ns = kMostNs * std::min(h->cores, h->ranks_here) / h->ranks_here;
   const std::uint64_t begin_ns = now_ns();
-  for (std::uint64_t at = 0; at < h->prefaulted_bytes; at += kLargePageBytes) {
-    if (madvise(payload + at, kLargePageBytes, kPopulateWrite) != 0) return;
+  std::byte* region = base + region_offset(h, rank);
+  for (std::uint64_t at = used / kLargePageBytes * kLargePageBytes; at < end;
+       at += kLargePageBytes) {
+    if (madvise(region + at, kLargePageBytes, kPopulateWrite) != 0) return;
     if (now_ns() - begin_ns > most_ns) return;
   }
 }

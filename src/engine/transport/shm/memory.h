@@ -21,25 +21,26 @@ inline constexpr int kPopulateWrite = 23;
 // so only ftrun calls it, never a process of a user's program.
 int make_segment_memory(std::uint64_t bytes);
 
-// Backs the first page of a region of a job of `ranks` ranks, a large one if that saves time and
-// the system has them. Called by the agent, before the segment is formatted. Returns false if there
-// is no memory, or the kernel is too old (5.14).
-bool back_region(std::byte* region, std::uint32_t ranks);
+// Backs the front of a region with a large page, if the system has them. For the agent, before the
+// segment is formatted. Without effect if there is no memory.
+void back_front(std::byte* region);
 
 // Asks the kernel for large pages where they save time: in each rank's region, or behind the first
-// megabytes of its structure and its payload. Every process that maps a formatted segment calls
-// this once, as `rank`. Each region for which it asks divides the process's mapping into more
-// parts, and the kernel's work for all processes grows with the square of the number of ranks. With
-// many ranks a process therefore asks only for the region of its own rank, where it is usually the
-// first to write to a page. Has no effect on memory that has no large pages.
+// megabytes of its structure and its payload if these are not prefaulted. Every process that maps a
+// formatted segment calls this once, as `rank`. Each region for which it asks divides the process's
+// mapping into more parts, and the kernel's work for all processes grows with the square of the
+// number of ranks. With many ranks a process therefore asks only for the region of its own rank,
+// where it is usually the first to write to a page. Has no effect on memory that has no large
+// pages.
 void advise_segment(std::byte* base, std::uint32_t rank);
 
-// Touches the memory of this rank's first payload, as much as the header says, for a few
-// milliseconds at most. The first write to a page of the journal costs ten times as much as the
-// next ones, and until the first images exist every message is written to such pages
-// (docs/performance-notes.md). The rank itself does this, and not its agent: the kernel places
-// memory near the processor that touches it first, and a process of low priority that the kernel
-// interrupts while it has a page keeps a rank that needs it waiting.
+// Touches the memory of this rank's first payload, as much as the header says. Ends with the large
+// page during which the ranks of this host have spent 4 ms of all processors: a page takes 0.25 ms,
+// or 5 if the host of a virtual machine has to find the memory. The first write to a page of the
+// journal costs ten times as much as the next ones, and until the first images exist every message
+// is written to such pages (docs/performance-notes.md). The rank itself does this, and not its
+// agent: the kernel places memory near the processor that touches it first, and a process of low
+// priority that is interrupted while it has a page keeps a rank that needs it waiting.
 void prefault_payload(std::byte* base, std::uint32_t rank);
 
 }  // namespace rejoin::engine
