@@ -187,6 +187,26 @@ TEST_F(CheckedFiles, StructureThatWasNeverUsedIsNotCopied) {
   EXPECT_EQ(last.at + last.bytes.size(), region + kUsed);
 }
 
+// A job that has a processor for each rank may be resumed where ranks share one, and the reverse.
+TEST_F(CheckedFiles, ARestoredJournalIsToldOfTheProcessorsThatAreThere) {
+  RunOptions options;
+  options.programs = {{.ranks = 2, .command = {"a.out"}}};
+  const auto segment = JobSegment::create(options, 1, 2, all_local(2));
+  ASSERT_TRUE(segment.ok()) << segment.error().text;
+  EXPECT_EQ(segment.value().header()->crowded, 0u);
+  ASSERT_TRUE(segment.value().keep(path("journal"), [] { return false; }).ok());
+  for (const std::uint32_t processors : {1u, 2u}) {
+    const auto restored =
+        JobSegment::restore(options, path("journal"), 0, processors, all_local(2));
+    ASSERT_TRUE(restored.ok()) << restored.error().text;
+    const journal::SegmentHeader* header = restored.value().header();
+    EXPECT_EQ(header->cores, processors);
+    EXPECT_EQ(header->crowded, processors < 2);
+    EXPECT_EQ(header->light_publish, processors >= 2);
+    EXPECT_EQ(header->prefaulted_bytes, 0u);
+  }
+}
+
 // Payload that a rank prefaults: as much as the header says, and nothing in a journal that is a
 // file or too small.
 class Prefaulting : public CheckedFiles {

@@ -129,6 +129,18 @@ void write_options(journal::SegmentHeader* header, const RunOptions& options) {
   header->writes_versions = writes;
 }
 
+// A job may be resumed on another machine.
+void set_processors(journal::SegmentHeader* header, const RunOptions& options,
+                    std::uint32_t processors, const LocalRanks& local) {
+  // Agents of several nodes may share this machine.
+  const std::size_t here = options.hosts.empty() ? header->ranks : local.size();
+  const bool crowded = here > processors;
+  header->ranks_here = static_cast<std::uint32_t>(here);
+  header->cores = processors;
+  header->crowded = crowded;
+  header->light_publish = !crowded;
+}
+
 void write_faults(journal::SegmentHeader* header, const std::vector<KillOrder>& kills,
                   std::uint32_t first_incarnation = 0) {
   header->faults = static_cast<std::uint32_t>(kills.size());
@@ -298,13 +310,9 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
       options.has_agents() ? journal::Return::kImages : journal::Return::kUndecided;
   if (options.snapshots.on()) journal::put(header->goes_back_to, decision);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
-  // Agents of several nodes may share this machine.
-  const std::size_t here = options.hosts.empty() ? ranks : local.size();
-  const bool crowded = here > processors;
-  header->ranks_here = static_cast<std::uint32_t>(here);
-  header->crowded = crowded;
-  header->light_publish = !crowded;
-  header->prefaulted_bytes = directory.empty() ? prefaulted_bytes(limit_bytes, here) : 0;
+  set_processors(header, options, processors, local);
+  header->prefaulted_bytes =
+      directory.empty() ? prefaulted_bytes(limit_bytes, header->ranks_here) : 0;
   write_options(header, options);
   set_times(header);
   write_faults(header, options.kills);
@@ -312,7 +320,8 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
 }
 
 Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::string& journal,
-                                       std::uint64_t set, const LocalRanks& local) {
+                                       std::uint64_t set, std::uint32_t processors,
+                                       const LocalRanks& local) {
   const std::string& directory = options.journal_directory;
   auto plain = PlainFile::open(journal);
   if (!plain.ok()) return plain.error();
@@ -341,6 +350,7 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
     journal::put_back(base, local, set);
     journal::put_copies_back(base, local, set);
   }
+  set_processors(header, options, processors, local);
   header->prefaulted_bytes = 0;  // what was restored comes first
   write_options(header, options);
   set_times(header);

@@ -78,11 +78,12 @@ class JobSegment {
   static Result<JobSegment> create(const RunOptions& options, std::uint64_t job,
                                    std::uint32_t processors, const LocalRanks& local);
   // Creates it with the contents of the file `journal`, for a job that resumes: every rank is dead.
-  // `set`: it is put back to this set of images; 0: it stays as it is. `local`: the ranks of this
-  // host. The limit of the journal stays what it was. Errors: no space; the file is of another
+  // `set`: it is put back to this set of images; 0: it stays as it is. `processors`, `local`: as
+  // above. The limit of the journal stays what it was. Errors: no space; the file is of another
   // build, or lacks the set.
   static Result<JobSegment> restore(const RunOptions& options, const std::string& journal,
-                                    std::uint64_t set, const LocalRanks& local);
+                                    std::uint64_t set, std::uint32_t processors,
+                                    const LocalRanks& local);
   JobSegment(JobSegment&& other) noexcept
       : file_(std::move(other.file_)),
         base_(std::exchange(other.base_, nullptr)),

@@ -326,7 +326,7 @@ class AgentProcess {
     auto segment =
         made.value().resumed
             ? JobSegment::restore(made.value().options, made.value().resumed->path_of_journal(),
-                                  made.value().resumed->put_back_to, local)
+                                  made.value().resumed->put_back_to, usable_processors(), local)
             : JobSegment::create(made.value().options, made.value().job, usable_processors(),
                                  local);
     if (!segment.ok()) return segment.error();

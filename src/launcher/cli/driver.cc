@@ -286,7 +286,7 @@ std::optional<Error> begin(const HostPlan& plan, const Directory& directory, Job
 Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
   if (!plan.resumed) return JobSegment::create(plan.options, plan.job, processors, plan.local);
   auto segment = JobSegment::restore(plan.options, plan.resumed->path_of_journal(),
-                                     plan.resumed->put_back_to, plan.local);
+                                     plan.resumed->put_back_to, processors, plan.local);
   if (!segment.ok()) return segment;
   plan.first_incarnation = segment.value().next_incarnation();
   plan.options.journal_limit_bytes = segment.value().header()->journal_limit_bytes;

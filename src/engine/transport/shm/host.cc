@@ -48,7 +48,11 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
       agent_socket_(agent_socket),
       process_(getpid()),
       sleep_limit_ms_(sleep_limit_ms) {
-  const SegmentHeader* h = header_of(base);
+  read_processors();
+}
+
+void ShmHost::read_processors() {
+  const SegmentHeader* h = header_of(base_);
   light_publish_ = h->light_publish != 0;
   // With a processor for each rank, peers answer within microseconds, or within some tens of them
   // if they have to be woken: a rank that yielded before that would give a foreign program on the
@@ -68,6 +72,9 @@ ShmHost::ShmHost(std::byte* base, std::uint32_t rank, int agent_socket, int slee
 void ShmHost::woken(int agent_socket) {
   agent_socket_ = agent_socket;
   process_ = getpid();
+  read_processors();
+  if (carrier_ != nullptr) set_carrier(carrier_);
+  if (shared_.load(std::memory_order_relaxed)) spins_.store(0, std::memory_order_relaxed);
   memset(touched_, 0, sizeof touched_);
 }
 

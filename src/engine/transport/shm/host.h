@@ -137,7 +137,8 @@ class ShmHost {
   // Without `carrier`, which must outlive the host, the relay alone carries what is published for
   // other nodes.
   void set_carrier(journal::Carrier* carrier);
-  // Called in a process that was woken: the segment is mapped anew, and its agent is connected.
+  // Called in a process that was woken, perhaps on another machine: the segment is mapped anew, and
+  // its agent is connected.
   void woken(int agent_socket);
   [[noreturn]] void die();
   [[noreturn]] void stop(const char* text);
@@ -155,6 +156,9 @@ class ShmHost {
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
   }
+
+  // Whether ranks share processors. A process that was woken may be on another machine.
+  void read_processors();
 
   std::byte* base_;
   journal::PayloadStores payload_stores_;
