@@ -31,7 +31,7 @@ def description():
 class Copy(typing.NamedTuple):
     """Times of a copy of one size, in ns, for each distance between the beginnings of its buffers modulo a page."""
 
-    library: list  # the C library's memcpy
+    memcpy: list  # of the C library
     ours: list
 
 
@@ -39,9 +39,9 @@ def copies(build):
     """Returns {bytes: Copy}, measured in a tenth of a second by the program of `build`."""
     found = {}
     for line in _output(os.path.join(build, "bench", "copies")).splitlines()[1:]:
-        size_bytes, _, library, ours, _ = line.split()
+        size_bytes, _, memcpy, ours, _ = line.split()
         copy = found.setdefault(int(size_bytes), Copy([], []))
-        copy.library.append(float(library))
+        copy.memcpy.append(float(memcpy))
         copy.ours.append(float(ours))
     return found
 

@@ -90,17 +90,10 @@ std::uint64_t prefaulted_bytes(std::uint64_t journal_limit_bytes, std::uint64_t 
   return std::min(host / std::max<std::uint64_t>(ranks, 1), kMostOfRank) / kLargePage * kLargePage;
 }
 
-// Whether the first memory of a local rank's region is a large page: structure that every
-// collective uses. The agent finds these pages for all ranks one after the other, which takes it
-// 0.25 ms each, and where memory has several nodes they would all be near its own processor.
-bool has_large_fronts(std::uint64_t journal_limit_bytes, std::size_t ranks) {
-  constexpr std::size_t kMostRanks = 16;
-  return ranks <= kMostRanks && prefaulted_bytes(journal_limit_bytes, ranks) != 0 &&
-         is_memory_uniform();
-}
-
 // Allocates what format_segment() writes, so that a full disk is an error here and no SIGBUS there.
-int back_front(const JobSegment& segment, bool in_memory, std::uint32_t ranks,
+// large: the first memory of a local rank's region is a large page, if there are any: structure
+// that every collective uses.
+int back_front(const JobSegment& segment, bool large, std::uint32_t ranks,
                std::uint64_t limit_bytes, const LocalRanks& local) {
   constexpr std::uint64_t kPage = 4096;
   const int file = segment.descriptor();
@@ -108,7 +101,7 @@ int back_front(const JobSegment& segment, bool in_memory, std::uint32_t ranks,
   const auto front = journal::segment_bytes_for(ranks, limit_bytes) - ranks * region_bytes;
   const auto head = sizeof(journal::SegmentHeader) + ranks * sizeof(journal::RankControl);
   if (fallocate(file, 0, 0, static_cast<off_t>(head)) != 0) return errno == EOPNOTSUPP ? 0 : errno;
-  if (in_memory && has_large_fronts(limit_bytes, local.size())) {
+  if (large) {
     for (const std::uint32_t r : local)
       engine::back_front(segment.base() + front + r * region_bytes);
   }
@@ -129,11 +122,15 @@ void write_options(journal::SegmentHeader* header, const RunOptions& options) {
   header->writes_versions = writes;
 }
 
+// Agents of several nodes may share this machine.
+std::size_t ranks_of_machine(const RunOptions& options, const LocalRanks& local) {
+  return options.hosts.empty() ? options.ranks() : local.size();
+}
+
 // A job may be resumed on another machine.
 void set_processors(journal::SegmentHeader* header, const RunOptions& options,
                     std::uint32_t processors, const LocalRanks& local) {
-  // Agents of several nodes may share this machine.
-  const std::size_t here = options.hosts.empty() ? header->ranks : local.size();
+  const std::size_t here = ranks_of_machine(options, local);
   const bool crowded = here > processors;
   header->ranks_here = static_cast<std::uint32_t>(here);
   header->cores = processors;
@@ -289,8 +286,13 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   const std::uint64_t nodes = options.has_agents() ? options.layout.size() : 0;
   auto mapped = map(directory, regions_end + nodes * relay::kLinkBytes);
   if (!mapped.ok()) return mapped;
-  if (const int error = back_front(mapped.value(), directory.empty(), ranks, limit_bytes, local);
-      error != 0) {
+  const std::size_t here = ranks_of_machine(options, local);
+  const std::uint64_t prefaulted = directory.empty() ? prefaulted_bytes(limit_bytes, here) : 0;
+  // The agent finds these pages for all ranks one after the other, which takes it 0.25 ms each, and
+  // where memory has several nodes they would all be near its own processor.
+  constexpr std::size_t kMostLargeFronts = 16;
+  const bool large = prefaulted != 0 && local.size() <= kMostLargeFronts && is_memory_uniform();
+  if (const int error = back_front(mapped.value(), large, ranks, limit_bytes, local); error != 0) {
     return no_room(directory, error);
   }
   std::byte* base = mapped.value().base();
@@ -311,8 +313,7 @@ Result<JobSegment> JobSegment::create(const RunOptions& options, std::uint64_t j
   if (options.snapshots.on()) journal::put(header->goes_back_to, decision);
   header->snapshot_every_bytes = options.snapshots.every_bytes / ranks;
   set_processors(header, options, processors, local);
-  header->prefaulted_bytes =
-      directory.empty() ? prefaulted_bytes(limit_bytes, header->ranks_here) : 0;
+  header->prefaulted_bytes = prefaulted;
   write_options(header, options);
   set_times(header);
   write_faults(header, options.kills);
