@@ -156,28 +156,37 @@ std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
 
 inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
 
-// The rank's low-water mark in `context`: the sequence that it never goes back behind. kPast: it
-// has freed the context and never goes back behind that.
+// The rank's low-water mark in `context`, if `v` are the marks that count: the sequence that it never
+// goes back behind. kPast: it has freed the context and never goes back behind that.
+inline std::uint64_t mark_in(std::byte* base, std::uint32_t rank, const Marks& v,
+                             std::uint64_t context, bool by_ordinal = true) {
+  if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;
+  const FoundContext found = find_context(base, rank, context);
+  if (found.reclaimed()) return kPast;
+  if (found.block == nullptr) return 0;
+  const std::uint64_t freed = found.block->freed.load(std::memory_order_acquire);
+  return freed != 0 && (freed <= v.ordinal || !by_ordinal) ? kPast : 0;
+}
+
+// The same by the version or image that the rank keeps.
 template <class Host>
 std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
-  std::byte* base = host.base();
-  return read_mark(host, rank, [&](const Marks& v) -> std::uint64_t {
-    if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;
-    const FoundContext found = find_context(base, rank, context);
-    if (found.reclaimed()) return kPast;
-    if (found.block == nullptr) return 0;
-    const std::uint64_t freed = found.block->freed.load(std::memory_order_acquire);
-    const bool before = freed <= v.ordinal || breaks(host, Rule::kPastImageByOrdinal);
-    return freed != 0 && before ? kPast : 0;
+  return read_mark(host, rank, [&](const Marks& v) {
+    const bool by_ordinal = !breaks(host, Rule::kPastImageByOrdinal);
+    return mark_in(host.base(), rank, v, context, by_ordinal);
   });
+}
+
+// Likewise among the messages that it receives from `from`.
+inline std::uint64_t received_mark_in(std::byte* base, const Marks& v, std::uint32_t from) {
+  return message_mark(base, v, std::uint64_t{header_of(base)->ranks} + from);
 }
 
 // The rank's low-water mark among the messages that it receives from `from`.
 template <class Host>
 std::uint64_t received_mark_of(Host& host, std::uint32_t rank, std::uint32_t from) {
   std::byte* base = host.base();
-  const std::uint64_t at = std::uint64_t{header_of(base)->ranks} + from;
-  return read_mark(host, rank, [&](const Marks& v) { return message_mark(base, v, at); });
+  return read_mark(host, rank, [&](const Marks& v) { return received_mark_in(base, v, from); });
 }
 
 // The rank's low-water mark among the messages that it sends to `to`.
@@ -197,25 +206,33 @@ inline std::uint64_t first_not_shown(const ContextBlock& block) {
   return first;
 }
 
-// Returns whether all marks have passed everything a closed zone of this rank may be used for.
-template <class Host>
-bool is_past(Host& host, const Zone& zone) {
-  std::byte* base = host.base();
-  const std::uint32_t rank = host.rank();
+// Returns whether all marks have passed everything that a closed zone of the rank may be used for:
+// mark(rank, context) and received(rank, from).
+template <class Mark, class Received>
+bool is_past(std::byte* base, std::uint32_t rank, const Zone& zone, Mark&& mark,
+             Received&& received) {
   const auto* c = reinterpret_cast<const Cursor*>(base + zone.label.at);
   for (std::uint64_t i = 0; i < zone.contexts; ++i) {
     const ContextBlock* block = find_block(base, rank, c[i].context);
     if (block == nullptr) continue;  // reclaimed, so it is past
     const auto* world = reinterpret_cast<const std::uint32_t*>(base + block->members);
     for (std::uint32_t m = 0; m < block->size; ++m) {
-      if (mark_of(host, world[m], c[i].context) < c[i].sequence) return false;
+      if (mark(world[m], c[i].context) < c[i].sequence) return false;
     }
   }
   const auto* sent = reinterpret_cast<const std::uint64_t*>(c + zone.contexts);
   for (std::uint32_t to = 0; to < header_of(base)->ranks; ++to) {
-    if (sent[to] != 0 && received_mark_of(host, to, rank) < sent[to]) return false;
+    if (sent[to] != 0 && received(to, rank) < sent[to]) return false;
   }
   return true;
+}
+// The same for a zone of this rank, by the marks of what all ranks keep.
+template <class Host>
+bool is_past(Host& host, const Zone& zone) {
+  return is_past(
+      host.base(), host.rank(), zone,
+      [&](std::uint32_t r, std::uint64_t context) { return mark_of(host, r, context); },
+      [&](std::uint32_t r, std::uint32_t from) { return received_mark_of(host, r, from); });
 }
 
 }  // namespace rejoin::journal

@@ -124,7 +124,7 @@ class AttemptedOp final : public Replicated<H> {
     });
     if (p != Progress::kPending || this->was_woken()) return p;
     this->prepare_input();
-    if (ops_.repetition.open()) [[unlikely]] {
+    if (this->may_repeat()) [[unlikely]] {
       repeats_ = ops_.repeats_contribution(c_, e_, &fingerprint_);
       if (!nonblocking_ && ops_.repetition.before_anything_new(e_.call)) return Progress::kPending;
     }

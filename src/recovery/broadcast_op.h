@@ -56,7 +56,7 @@ class BroadcastOp final : public Replicated<H> {
     const Progress p = this->look_up([](bool) {});
     if (p != Progress::kPending || this->was_woken()) return p;
     this->prepare_input();
-    if (kSpans && c_.members.rank == root_ && ops_.repetition.open()) [[unlikely]]
+    if (kSpans && c_.members.rank == root_ && this->may_repeat()) [[unlikely]]
       ops_.repeats_contribution(c_, e_, &this->fingerprint_);
     if (c_.members.rank == root_ && !nonblocking_) ops_.repetition.before_anything_new(e_.call);
     return Progress::kPending;

@@ -97,6 +97,12 @@ class Replicated {
     fingerprint_ = fingerprint_of_input();
   }
 
+  // Whether a former incarnation may have contributed. A look may have ended the repetition already,
+  // because this operation was entered.
+  [[gnu::always_inline]] bool may_repeat() const {
+    if (journal::breaks(ops_.host, Rule::kCompareEntered)) return ops_.repetition.open();
+    return ops_.execution.incarnation() > 0;
+  }
   // Notes the contribution for the next incarnation, before any other member can see it.
   void note_contribution() {
     journal::Contribution& mine = c_.members.mine->contribution[e_.sequence % journal::kSlots];

@@ -107,6 +107,7 @@ void Agent::act(std::uint32_t, const AgentAction::PutBack& a) {
     if (p.registered && !p.over) simulation_->fail("a rank runs while all go back");
     r.back_as = back_as_;
   }
+  segments_.lose_payload(a.set);
   journal::put_back(base_, launcher::all_local(options_.ranks()), a.set,
                     simulation_->options().broken);
   segments_.go_back(a.set);

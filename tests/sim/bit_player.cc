@@ -278,9 +278,11 @@ std::uint64_t BitPlayer::count_sent(std::uint32_t to) const {
 
 recovery::SentMessage BitPlayer::post(std::uint32_t to, std::uint64_t value, bool synchronous,
                                       int tag) {
+  std::array<std::uint64_t, kLongWords> data;
+  for (std::size_t i = 0; i < words_; ++i) data[i] = value + i;
   const std::uint32_t c = begin_message(synchronous ? OpKind::kIssend : OpKind::kIsend);
-  const recovery::SentMessage m =
-      rank_.messages().send(*comm_, c, to, tag, synchronous, 0, {sizeof value, &value});
+  const recovery::SentMessage m = rank_.messages().send(*comm_, c, to, tag, synchronous, 0,
+                                                        {words_ * sizeof value, data.data()});
   happened(Kind::kSent, to, m.index, 0, value);
   rank_.messages().end();
   return m;
@@ -314,11 +316,15 @@ std::uint64_t BitPlayer::receive(int from, bool late) {
     if (thorough) rank_.messages().progress(true);
     return rank_.messages().advance(receive, thorough);
   });
-  std::uint64_t value = 0;
-  rank_.messages().read(receive, sizeof value, nullptr,
+  std::array<std::uint64_t, kLongWords> got = {};
+  rank_.messages().read(receive, words_ * sizeof got[0], nullptr,
                         [&](const std::byte* data, std::uint64_t at, std::uint64_t n) {
-                          std::memcpy(reinterpret_cast<std::byte*>(&value) + at, data, n);
+                          std::memcpy(reinterpret_cast<std::byte*>(got.data()) + at, data, n);
                         });
+  const std::uint64_t value = got[0];
+  for (std::size_t i = 0; i < words_; ++i) {
+    if (got[i] != value + i) job_.fail_if("a part of a message is another one's");
+  }
   const recovery::Arrived& a = *receive.message;
   happened(Kind::kReceived, a.from, receive.number, a.index, value);
   state_ = journal::mix(state_ + value + a.from);

@@ -41,6 +41,8 @@ class BitPlayer {
   void barrier() { sum(0); }
   // Makes a checkpoint. The global model is the newest sum, the local one the state.
   void checkpoint();
+  // From now on messages are too long for their entries: several numbers, value + index.
+  void lengthen_messages() { words_ = kLongWords; }
   // late: a receive that is not late does not get it.
   void send(std::uint32_t to, std::uint64_t value, bool late = false);
   void send_synchronously(std::uint32_t to, std::uint64_t value);
@@ -68,7 +70,7 @@ class BitPlayer {
   SimRank::Comm* communicator(std::uint64_t context);
   recovery::SentMessage post(std::uint32_t to, std::uint64_t value, bool synchronous, int tag);
 
-  static constexpr std::size_t kMostEvents = 400;
+  static constexpr std::size_t kMostEvents = 400, kLongWords = 40;
   Job& job_;
   SimRank& rank_;
   SimRank::Comm* comm_;
@@ -77,6 +79,7 @@ class BitPlayer {
   std::uint64_t operations_ = 0;
   std::uint64_t receives_ = 0;
   std::uint64_t bits_ = 0;
+  std::size_t words_ = 1;  // of a message
   alignas(16) std::byte outstanding_[2048];  // a Sum or a Gather
   std::size_t count_ = 0;
   Happened events_[kMostEvents];

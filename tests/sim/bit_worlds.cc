@@ -143,6 +143,13 @@ void overtaking(BitPlayer& p) {
   if (p.rank() == 0) p.receive(1, true);
 }
 
+// Payload is on its way, or was received out of order, when a set is made.
+void long_messages(BitPlayer& p) {
+  p.lengthen_messages();
+  overtaking(p);
+  messages(p);
+}
+
 // The bits decide what the models of checkpoints contain.
 void checkpoints(BitPlayer& p) {
   p.sum(p.number(1000) + p.state());
@@ -215,6 +222,7 @@ std::vector<World> bit_worlds() {
   add_back("back-senders", 3, 40, again<senders>);
   add_back("back-orders", 3, 30, again<orders>);
   add_back("back-overtaking", 2, 20, again<overtaking>);
+  add_back("back-long-messages", 3, 40, again<long_messages>);
   add_back("back-communicators", 3, 30, again<communicators>);
   add_back("back-checkpoints", 3, 25, again<checkpoints>);
   add_back("back-all", 3, 60, all_longer);

@@ -12,6 +12,7 @@
 
 #include "journal/contexts.h"
 #include "journal/layout.h"
+#include "journal/needed_payload.h"
 #include "journal/put_back.h"
 
 namespace rejoin::sim {
@@ -168,16 +169,42 @@ void Segments::begin(journal::Rule broken) {
   }
 }
 
+std::vector<std::uint32_t> Segments::ranks_of(std::uint32_t node) const {
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t r = node; r < ranks_; r += hosts()) ranks.push_back(r);
+  return ranks;
+}
+
+void Segments::lose_payload(std::uint64_t set) {
+  if (views_.empty()) return lose_payload_in(job(), ranks_of(0), set);
+  for (std::uint32_t n = 0; n < views_.size(); ++n) {
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      if (r % hosts() != n) copy_marks(views_[n]->get(), r, set);
+    }
+    lose_payload_in(views_[n]->get(), ranks_of(n), set);
+  }
+}
+
+void Segments::lose_payload_in(std::byte* view, const std::vector<std::uint32_t>& own,
+                               std::uint64_t set) {
+  constexpr int kLost = 0xd6;
+  const journal::SegmentHeader* header = journal::header_of(view);
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    const journal::Offset region = journal::region_offset(header, r);
+    const journal::Offset end = region + journal::control_of(view, r)->payload_bump.load();
+    journal::Offset at = region + journal::payload_begin(header);
+    for (const journal::Extent& e : journal::needed_payload(view, own, r, set, broken_)) {
+      if (e.at > at && e.at <= end) std::memset(view + at, kLost, e.at - at);
+      at = std::max(at, e.at + e.bytes);
+    }
+    if (at < end) std::memset(view + at, kLost, end - at);
+  }
+}
+
 void Segments::go_back(std::uint64_t set) {
   if (links_.empty() || broken_ == journal::Rule::kCopiesGoBack) return;
   for (std::uint32_t n = 0; n < views_.size(); ++n) {
-    std::byte* view = views_[n]->get();
-    std::vector<std::uint32_t> own;
-    for (std::uint32_t r = n; r < ranks_; r += hosts()) own.push_back(r);
-    for (std::uint32_t r = 0; r < ranks_; ++r) {
-      if (r % hosts() != n) copy_marks(view, r, set);
-    }
-    journal::put_copies_back(view, own, set);
+    journal::put_copies_back(views_[n]->get(), ranks_of(n), set);
   }
   for (const auto& link : links_) link->connect();
 }

@@ -52,8 +52,11 @@ class Segments {
   }
   // To be called when the job's view was formatted: makes all copies, with nothing in them.
   void begin(journal::Rule broken);
-  // All ranks go back to a set: so do the copies, while there is no connection. To be called when
-  // the job's view was put back.
+  // All ranks are about to go back to a set: as if all hosts had been lost, what it does not need of
+  // the payload has other bytes from now on.
+  void lose_payload(std::uint64_t set);
+  // They go back: so do the copies, while there is no connection. To be called when the job's view
+  // was put back.
   void go_back(std::uint64_t set);
   // The hosts of the job, as far as they have memory of their own; 1: there is one segment for all.
   std::uint32_t hosts() const {
@@ -78,6 +81,8 @@ class Segments {
   bool show(Link& link, engine::SimRandom& random, const LoanOf& loan_of);
   bool lend(const Link& link, std::uint64_t at, std::span<const std::byte> bytes,
             const LoanOf& loan_of) const;
+  std::vector<std::uint32_t> ranks_of(std::uint32_t node) const;
+  void lose_payload_in(std::byte* view, const std::vector<std::uint32_t>& own, std::uint64_t set);
   void copy_marks(std::byte* view, std::uint32_t rank, std::uint64_t set) const;
 
   std::uint32_t ranks_;

@@ -145,7 +145,7 @@ TEST_F(CheckedFiles, ThePayloadOfAJournalIsCopiedInSmallPieces) {
   journal::put(made.control(1)->payload_bump, journal::payload_begin(made.header()) + bytes);
   SegmentCopy copy = made.room_for_copy();
   std::uint64_t copied = 0;
-  for (const SegmentPiece& piece : made.payload(all_local(2))) {
+  for (const SegmentPiece& piece : made.payload(all_local(2), 0)) {
     EXPECT_LE(piece.bytes, JobSegment::kPieceBytes);
     copied += piece.bytes;
     made.copy_payload(copy, piece);
@@ -153,7 +153,7 @@ TEST_F(CheckedFiles, ThePayloadOfAJournalIsCopiedInSmallPieces) {
   EXPECT_GE(copied, bytes);
   // How much of another host's rank is used, this host may not know yet.
   std::uint64_t of_other = 0;
-  for (const SegmentPiece& piece : made.payload(all_local(1))) of_other += piece.bytes;
+  for (const SegmentPiece& piece : made.payload(all_local(1), 0)) of_other += piece.bytes;
   EXPECT_GE(of_other, 2 * bytes);
   ASSERT_TRUE(copy.write(path("journal")));
   auto file = MappedFile::open(path("journal"));

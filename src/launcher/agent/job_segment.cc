@@ -17,6 +17,7 @@
 #include "engine/transport/shm/host.h"
 #include "engine/transport/shm/memory.h"
 #include "journal/log.h"
+#include "journal/needed_payload.h"
 #include "journal/put_back.h"
 #include "launcher/agent/checked_files.h"
 #include "launcher/agent/compressed_files.h"
@@ -167,11 +168,15 @@ Error no_room(const std::string& directory, int error) {
   return Error{"there is no room for a journal in " + place + ": " + error_text(error)};
 }
 
+std::uint64_t to_whole_pages(std::uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
 // Where the used part of an area of a local rank ends. Behind it there may be memory, too
 // (engine::prefault_payload()). The control block of another host's rank may be older than what it
 // has written.
 std::uint64_t used(const journal::OwnerWord<std::uint64_t>& bump) {
-  return (bump.load() + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return to_whole_pages(bump.load());
 }
 
 bool is_zero(const std::byte* page) {
@@ -350,6 +355,7 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
     }
     journal::put_back(base, local, set);
     journal::put_copies_back(base, local, set);
+    for (const std::uint32_t r : local) journal::back_again(base, r);
   }
   set_processors(header, options, processors, local);
   header->prefaulted_bytes = 0;  // what was restored comes first
@@ -434,20 +440,39 @@ SegmentCopy JobSegment::room_for_copy() const {
   return SegmentCopy(header()->segment_bytes, bytes);
 }
 
-std::vector<SegmentPiece> JobSegment::payload(const LocalRanks& local) const {
+std::vector<SegmentPiece> JobSegment::payload(const LocalRanks& local, std::uint64_t set) const {
   std::vector<SegmentPiece> pieces;
+  const std::uint64_t begins = journal::payload_begin(header());
   for (std::uint32_t r = 0; r < header()->ranks; ++r) {
     const std::uint64_t region = journal::region_offset(header(), r);
     const bool is_local = std::binary_search(local.begin(), local.end(), r);
-    const std::uint64_t end = is_local ? used(control(r)->payload_bump) : header()->region_bytes;
-    for (SegmentPiece p : populated(region + journal::payload_begin(header()), region + end)) {
-      for (; p.bytes > kPieceBytes; p.at += kPieceBytes, p.bytes -= kPieceBytes) {
-        pieces.push_back({p.at, kPieceBytes});
+    const std::uint64_t last =
+        region + (is_local ? used(control(r)->payload_bump) : header()->region_bytes);
+    std::uint64_t from = region + begins;  // extents may share a page
+    const auto needed = set != 0 ? journal::needed_payload(base_, local, r, set)
+                                 : std::vector<journal::Extent>{{from, last - from}};
+    for (const journal::Extent& e : needed) {
+      const std::uint64_t begin = std::max(from, e.at / kPageBytes * kPageBytes);
+      from = std::max(begin, std::min(last, to_whole_pages(e.at + e.bytes)));
+      for (SegmentPiece p : populated(begin, from)) {
+        for (; p.bytes > kPieceBytes; p.at += kPieceBytes, p.bytes -= kPieceBytes) {
+          pieces.push_back({p.at, kPieceBytes});
+        }
+        pieces.push_back(p);
       }
-      pieces.push_back(p);
     }
   }
   return pieces;
+}
+
+std::uint64_t JobSegment::bytes_with(const std::vector<SegmentPiece>& payload,
+                                     const LocalRanks& local) const {
+  std::uint64_t bytes = 0;
+  for (const SegmentPiece& p : payload) bytes += p.bytes;
+  for (const bool is_of_others : {false, true}) {
+    for (const SegmentPiece& p : populated_structure(local, is_of_others)) bytes += p.bytes;
+  }
+  return bytes;
 }
 
 void JobSegment::make_room(SegmentCopy& copy, const LocalRanks& local, bool is_of_others) const {

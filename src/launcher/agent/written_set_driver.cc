@@ -158,7 +158,11 @@ bool WrittenSetDriver::not_now(const std::string& why, const std::string& kind) 
 // is silent counts as lost. No other set is made before this one is stored or given up. In other
 // jobs there is no such limit, but other images could be kept meanwhile.
 bool WrittenSetDriver::write(std::uint64_t images) {
-  if (const std::string why = why_no_room(); !why.empty()) return not_now(why, no_room(plan_));
+  payload_ = segment_.payload(plan_.local, images);
+  if (const std::string why = why_no_room(segment_.bytes_with(payload_, plan_.local));
+      !why.empty()) {
+    return not_now(why, no_room(plan_));
+  }
   set_ = {};
   set_.number = plan_.is_whole_job() ? writer_->next_number() : images;
   set_.put_back_to = images;
@@ -168,7 +172,7 @@ bool WrittenSetDriver::write(std::uint64_t images) {
   if (!plan_.is_whole_job() && !copy_structure_of_others(*journal_)) {
     return not_now("ranks could not be stopped to copy the journal", "not stopped");
   }
-  payload_ = segment_.payload(plan_.local);
+  payload_ = segment_.payload(plan_.local, images);  // behind the structure that names it
   if (!plan_.options.survive_host) {
     copy_payload(~std::uint64_t{0});
     return copy_rest();
@@ -222,7 +226,7 @@ bool WrittenSetDriver::copy_rest() {
     return not_now(why, why);
   }
   if (images == 0) {
-    payload_ = segment_.payload(plan_.local);
+    payload_ = segment_.payload(plan_.local, 0);
     copy_payload(~std::uint64_t{0});
   }
   segment_.copy_structure(*journal_, plan_.local);
@@ -261,8 +265,8 @@ bool WrittenSetDriver::copy_structure_of_others(SegmentCopy& journal) {
 // Returns why the set may not fit into the directory, or an empty string. An image writes the pages
 // of its own that are not all zero, so their number is a bound. While a file is compressed, it is
 // there twice.
-std::string WrittenSetDriver::why_no_room() const {
-  std::uint64_t bytes = segment_.backed_bytes();
+std::string WrittenSetDriver::why_no_room(std::uint64_t journal_bytes) const {
+  std::uint64_t bytes = journal_bytes;
   std::uint64_t largest = bytes;
   for (const std::uint32_t r : plan_.local) {
     const MemoryUse use = memory_use(static_cast<pid_t>(core_.registered(r)));

@@ -85,7 +85,7 @@ class WrittenSetDriver {
   const AgentCore::Image& image_of(std::uint32_t rank) const;
   void note_newest();
   void report_written(const ImageSetWriter::Outcome& outcome);
-  std::string why_no_room() const;
+  std::string why_no_room(std::uint64_t journal_bytes) const;
   std::string file_log_of(std::uint32_t rank) const;
   void ask_to_write(const std::vector<Descriptor>& files,
                     const std::vector<std::uint64_t>& file_log_bytes);
