@@ -156,8 +156,8 @@ std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
 
 inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
 
-// The rank's low-water mark in `context`, if `v` are the marks that count: the sequence that it never
-// goes back behind. kPast: it has freed the context and never goes back behind that.
+// The rank's low-water mark in `context`, if `v` are the marks that count: the sequence that it
+// never goes back behind. kPast: it has freed the context and never goes back behind that.
 inline std::uint64_t mark_in(std::byte* base, std::uint32_t rank, const Marks& v,
                              std::uint64_t context, bool by_ordinal = true) {
   if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;

@@ -95,7 +95,7 @@ class OneRank {
 
   // --- A copy
 
-  // Of the marks of images, which lie among the payload.
+  // Cursors in marks of images lie among the payload.
   void cursors() {
     for (const Image& image : head_.image) {
       const Buffer& b = image.marks.cursors;
@@ -143,7 +143,8 @@ class OneRank {
     if (bytes > kInlineBytes) add(at, bytes);
   }
   void add(Offset at, std::uint64_t bytes) {
-    if (at >= begin_ && at < end() && bytes != 0) found_.push_back({at, std::min(bytes, end() - at)});
+    if (at >= begin_ && at < end() && bytes != 0)
+      found_.push_back({at, std::min(bytes, end() - at)});
   }
 
   // --- Marks
@@ -176,7 +177,7 @@ class OneRank {
   const Rule broken_;
   const SegmentHeader& header_;
   const RegionHead& head_;
-  const Offset begin_;  // of the payload
+  const Offset begin_;               // of the payload
   std::vector<const Marks*> marks_;  // of the set, by rank
   std::vector<Extent> found_;
 };

@@ -17,14 +17,14 @@ struct Extent {
   std::uint64_t bytes;
 };
 
-// Returns which payload of the rank's region the set needs, by place; extents do not overlap. `own`:
-// all ranks whose regions in this segment are no copies.
+// Returns which payload of the rank's region the set needs, by place; extents do not overlap.
+// `own`: all ranks whose regions in this segment are no copies.
 //   An own rank's region: all but the zones that the rank may use again when the set is kept.
 //   A copy: the messages to own ranks and the departures that these have not passed.
-// REQUIRES that all images of the set were made, and that no newer one is kept before the caller has
-// what it needs; ranks may run meanwhile. Without the marks of one image: all of the payload. Costs a
-// look at each zone, and at each message and departure since the set, with the marks of all members.
-// `broken`: a rule that is left out, for the simulator.
+// REQUIRES that all images of the set were made, and that no newer one is kept before the caller
+// has what it needs; ranks may run meanwhile. Without the marks of one image: all of the payload.
+// Costs a look at each zone, and at each message and departure since the set, with the marks of all
+// members. `broken`: a rule that is left out, for the simulator.
 std::vector<Extent> needed_payload(std::byte* base, std::span<const std::uint32_t> own,
                                    std::uint32_t rank, std::uint64_t set,
                                    Rule broken = Rule::kNone);

@@ -28,6 +28,18 @@ constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
 constexpr std::uint64_t kSwapped = std::uint64_t{1} << 62;
 constexpr std::uint64_t kOfFile = std::uint64_t{1} << 61;
 
+// The argument of PAGEMAP_SCAN (Linux 6.7; linux/fs.h), which skips unused address space at once.
+struct PagemapScan {
+  struct Region {
+    std::uint64_t begin, end, categories;
+  };
+  static constexpr unsigned long kIoctl = 0xc0606610;
+  static constexpr std::uint64_t kPresent = 1 << 3, kSwapped = 1 << 4;  // categories
+  std::uint64_t size, flags, begin, end, walked_to, regions, most_regions, most_pages;
+  std::uint64_t inverted, all_of, any_of, returned;
+};
+static_assert(sizeof(PagemapScan) == 0x60);
+
 // A line of /proc/self/maps.
 struct Line {
   std::uint64_t begin, end, offset;
@@ -152,8 +164,10 @@ class ImageWriter {
       now = {page, kPage};
     };
     constexpr std::uint64_t kAtOnce = sizeof entries_ / sizeof entries_[0];
-    for (std::uint64_t at = m.begin; at < m.end && error_ == 0; at += kAtOnce * kPage) {
-      const std::uint64_t count = std::min(kAtOnce, (m.end - at) / kPage);
+    std::uint64_t count = 0;
+    for (std::uint64_t at = m.begin; at < m.end && error_ == 0; at += count * kPage) {
+      if (!whole) at = first_there(at, m.end);
+      count = std::min(kAtOnce, (m.end - at) / kPage);
       const auto offset = static_cast<off_t>(at / kPage * sizeof entries_[0]);
       const auto bytes = static_cast<ssize_t>(count * sizeof entries_[0]);
       if (pread(pagemap_, entries_, static_cast<std::size_t>(bytes), offset) != bytes) {
@@ -166,6 +180,21 @@ class ImageWriter {
       }
     }
     contents(now);
+  }
+
+  // Returns a page at or after `at`, before which there are no pages, or `end`.
+  std::uint64_t first_there(std::uint64_t at, std::uint64_t end) const {
+    PagemapScan::Region found = {};
+    PagemapScan scan = {};
+    scan.size = sizeof scan;
+    scan.begin = at;
+    scan.end = end;
+    scan.regions = reinterpret_cast<std::uint64_t>(&found);
+    scan.most_regions = 1;
+    scan.any_of = scan.returned = PagemapScan::kPresent | PagemapScan::kSwapped;
+    const long n = syscall(SYS_ioctl, pagemap_, PagemapScan::kIoctl, &scan);
+    if (n == 0) return end;
+    return n == 1 ? found.begin : at;  // else the kernel does not know this call
   }
 
   bool is_mine(std::uint64_t page) const {

@@ -79,7 +79,7 @@ class BitPlayer {
   std::uint64_t operations_ = 0;
   std::uint64_t receives_ = 0;
   std::uint64_t bits_ = 0;
-  std::size_t words_ = 1;  // of a message
+  std::size_t words_ = 1;                    // of a message
   alignas(16) std::byte outstanding_[2048];  // a Sum or a Gather
   std::size_t count_ = 0;
   Happened events_[kMostEvents];

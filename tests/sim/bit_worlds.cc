@@ -215,6 +215,7 @@ std::vector<World> bit_worlds() {
   add_apart("back-apart", 3, 40, all_longer);
   add_apart("back-apart-pieces", 3, 40, large_sums);
   add_back("back-gathers", 3, 25, again<gathers>);
+  add_back("back-gathers-often", 4, 12, gathers);
   add_back("back-choice", 3, 30, choice);
   add_back("back-receives", 3, 30, again<receives>);
   worlds.back().may_deadlock = true;

@@ -66,6 +66,7 @@ struct RuleCase {
   const char* says;          // a part of the failure's text
   std::uint64_t most = 150;  // deaths a seed
   bool images_die = false;   // deaths of images, too
+  std::uint64_t most_pairs = 1000;
 };
 
 std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return out << c.name; }
@@ -88,6 +89,11 @@ const RuleCase kRules[] = {
     {"RecordsLast", Rule::kRecordsLast, "segments:channels", ""},
     {"ContextShownAgain", Rule::kContextShownAgain, "segments:two", "deadlock"},
     {"SetCarried", Rule::kSetCarried, "segments:back-messages", ""},
+    {"SetNeedsZones", Rule::kSetNeedsZones, "back-long-messages", "a part of a message"},
+    {"SetNeedsMessages", Rule::kSetNeedsMessages, "segments:back-long-messages",
+     "a part of a message"},
+    {"SetNeedsDepartures", Rule::kSetNeedsDepartures, "segments:back-apart-pieces",
+     "a part of a sum"},
     {"CopiesGoBack", Rule::kCopiesGoBack, "segments:back-messages", ""},
     {"NotKeptIsAsked", Rule::kNotKeptIsAsked, "segments:messages-lent", "other bytes"},
     {"LentByThisProcess", Rule::kLentByThisProcess, "segments:images-lent", "other bytes", 60},
@@ -157,6 +163,8 @@ const RuleCase kRules[] = {
     {"ImageByNumber", Rule::kImageByNumber, "images-payload", ""},
     {"TruncateMessagesBySender", Rule::kTruncateMessagesBySender, "images-of-others", "replay"},
     {"CompareContribution", Rule::kCompareContribution, "bits-sums", "bits"},
+    {"CompareEntered", Rule::kCompareEntered, "segments:back-gathers-often", "bits", 150, false,
+     400},
     {"CompareResent", Rule::kCompareResent, "bits-messages", "bits"},
     {"CompareReceive", Rule::kCompareReceive, "bits-receives", "bits"},
     {"NothingLeft", Rule::kNothingLeft, "bits-choice", "bits"},
@@ -191,7 +199,7 @@ TEST_P(BrokenRule, IsNoticed) {
   for (std::uint64_t seed = 0; sweep.failure().empty() && seed < kSeeds; ++seed) {
     sweep.singles(seed, c.most);
     if (c.images_die && sweep.failure().empty()) sweep.images(seed, 400);
-    if (world.goes_back && sweep.failure().empty()) sweep.pairs(seed, 1000);
+    if (world.goes_back && sweep.failure().empty()) sweep.pairs(seed, c.most_pairs);
   }
   ASSERT_NE(sweep.failure(), "") << "nothing noticed";
   EXPECT_NE(sweep.failure().find(c.says), std::string::npos) << sweep.failure();

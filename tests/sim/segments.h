@@ -52,8 +52,8 @@ class Segments {
   }
   // To be called when the job's view was formatted: makes all copies, with nothing in them.
   void begin(journal::Rule broken);
-  // All ranks are about to go back to a set: as if all hosts had been lost, what it does not need of
-  // the payload has other bytes from now on.
+  // All ranks are about to go back to a set: as if all hosts had been lost, what it does not need
+  // of the payload has other bytes from now on.
   void lose_payload(std::uint64_t set);
   // They go back: so do the copies, while there is no connection. To be called when the job's view
   // was put back.

@@ -52,7 +52,7 @@ inline Event parse_event(const std::string& line) {
     if (key == "in") position.inside = true;
     if (key == "live") position.live = true;
     if (key == "site") position.site = given;
-    if (key == "replay_ms") replay_ns = amount * 1'000'000;
+    if (key == "replay_ms" || key == "takes_ms") replay_ns = amount * 1'000'000;
     if (key == "checkpoint") from = {RecoveryPoint::Kind::kCheckpoint, amount};
     if (key == "snapshot_ms") from = {RecoveryPoint::Kind::kSnapshot, amount * 1'000'000};
     if (key == "written") from = {RecoveryPoint::Kind::kWrittenImage};
@@ -75,8 +75,8 @@ inline Event parse_event(const std::string& line) {
       {"diverged", E::Diverged{text}},
       {"rolled-back", E::RolledBack{value, replay_ns, static_cast<std::uint32_t>(code)}},
       {"no-set", E::NoSet{}},
-      {"images-due", E::ImagesDue{code != 0}},
-      {"of-set", E::OfSet{value, static_cast<SetNews>(code), {}}},
+      {"images-due", E::ImagesDue{code != 0, replay_ns}},
+      {"of-set", E::OfSet{value, static_cast<SetNews>(code), {}, replay_ns}},
       {"lost", E::Lost{text}},
       {"images-written", E::ImagesWritten{text, 0, 0, 0}},
       {"limit", E::JournalFull{}},

@@ -303,6 +303,7 @@ void Agent::on_part_stored() {
 
 void Agent::tell_of_part(std::uint64_t set, const std::string& fault) {
   Event::OfSet said = {set, SetNews::kStored};
+  said.cost_ns = written_sets_.cost_ns();
   if (!fault.empty()) {
     tell_not_stored(fault);
     said.news = SetNews::kNotStored;
@@ -552,9 +553,9 @@ Processes::Calls Agent::process_calls() {
     }
     feed(event);
   };
-  calls.writer_ended = [this](pid_t pid, const Cause& cause) {
+  calls.writer_ended = [this](pid_t pid, const Cause& cause, std::uint64_t cpu_ns) {
     if (cause.kind == Cause::Kind::kSignal && cause.value == SIGKILL) ends_.take_oom_kill();
-    written_sets_.writer_ended(pid, cause);
+    written_sets_.writer_ended(pid, cause, cpu_ns);
   };
   calls.before_end = std::bind_front(&Connections::read_all, &connections_);
   calls.registered_ended = std::bind_front(&Agent::on_registered_ended, this);

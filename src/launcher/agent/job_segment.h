@@ -112,8 +112,8 @@ class JobSegment {
   // How much a copy takes that has this payload, if nothing is added meanwhile.
   std::uint64_t bytes_with(const std::vector<SegmentPiece>& payload, const LocalRanks& local) const;
   void copy_structure_of_others(SegmentCopy& copy, const LocalRanks& local) const;
-  // Where the payload is that this set of images needs (journal/needed_payload.h), or, for 0, all of
-  // it, in pieces of at most that size: each takes a few milliseconds.
+  // Where the payload is that this set of images needs (journal/needed_payload.h), or, for 0, all
+  // of it, in pieces of at most that size: each takes a few milliseconds.
   static constexpr std::uint64_t kPieceBytes = 8 << 20;
   std::vector<SegmentPiece> payload(const LocalRanks& local, std::uint64_t set) const;
   void copy_payload(SegmentCopy& copy, const SegmentPiece& piece) const {

@@ -181,7 +181,7 @@ std::optional<Cause> Processes::take_unknown(pid_t pid, std::uint64_t since_ns) 
 
 void Processes::add_writer(pid_t pid, std::uint64_t asked_at_ns) {
   if (const auto ended = take_unknown(pid, asked_at_ns)) {
-    calls_.writer_ended(pid, *ended);
+    calls_.writer_ended(pid, *ended, 0);
   } else {
     writers_.push_back(pid);
   }
@@ -298,7 +298,7 @@ void Processes::look_for_ended(pid_t seen) {
     // Reaped only after the event is handled: until then no other process can get its pid, and with
     // it signals to its group.
     loop_.post([this, rank, pid = ended->pid] {
-      ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
+      ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid).peak_bytes);
       ranks_[rank].child_reaped = true;
       look_for_ended();
     });
@@ -310,7 +310,9 @@ void Processes::look_for_ended(pid_t seen) {
 void Processes::other_ended(const EndedChild& ended) {
   constexpr std::size_t kMostUnknown = 64;
   if (std::erase(helpers_, ended.pid) > 0) return calls_.helper_ended(ended.pid);
-  if (std::erase(writers_, ended.pid) > 0) return calls_.writer_ended(ended.pid, ended.cause);
+  if (std::erase(writers_, ended.pid) > 0) {
+    return calls_.writer_ended(ended.pid, ended.cause, reap(ended.pid).cpu_ns);
+  }
   const auto image = std::find_if(images_.begin(), images_.end(),
                                   [&](const Image& i) { return i.pid == ended.pid; });
   if (image != images_.end()) {
@@ -385,7 +387,7 @@ void Processes::wrapper_ended(std::uint32_t rank, const EndedChild& ended) {
   calls_.keeper_ended(rank);
   calls_.feed({rank, loop_.now_ns(), AgentEvent::WrapperEnded{ended.pid, ended.cause}});
   loop_.post([this, rank, pid = ended.pid] {
-    ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid));
+    ranks_[rank].peak_bytes = std::max(ranks_[rank].peak_bytes, reap(pid).peak_bytes);
     Wrapper& w = wrappers_[rank];
     if (!w.dying) w = {};
     w.reaped = true;

@@ -48,8 +48,8 @@ class Processes {
     // An image of the rank ended by a SIGKILL that ftrun did not send. No rank: a process that had
     // not registered did, perhaps an image.
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
-    // A clone of an image that wrote it has ended.
-    std::function<void(pid_t pid, const Cause& cause)> writer_ended;
+    // A clone of an image that wrote it has ended, with so much processor time; 0: not known.
+    std::function<void(pid_t pid, const Cause& cause, std::uint64_t cpu_ns)> writer_ended;
     // A process registered with add_helper() has ended.
     std::function<void(pid_t pid)> helper_ended;
     // An unknown child has ended: perhaps an image that had not registered.

@@ -110,13 +110,22 @@ void SnapshotDriver::look() {
   if (plan_.is_whole_job()) {
     driver_.carry_out(core_.want_snapshots(round));
   } else {
-    reporter_.happened(0, Event::ImagesDue{round == SnapshotRound::kToTruncate});
+    reporter_.happened(0, Event::ImagesDue{round == SnapshotRound::kToTruncate, growth_cost_ns()});
   }
   set_timer();
 }
 
+// What memory costs that ranks touch for the first time, at the price of a page that they copy.
+std::uint64_t SnapshotDriver::growth_cost_ns() const {
+  std::uint64_t page_ns = 0;
+  for (const std::uint32_t r : plan_.local) {
+    page_ns = std::max(page_ns, journal::page_copy_ns(*segment_.control(r)));
+  }
+  return policy_.backed_since_set() / journal::kPageBytes * page_ns;
+}
+
 void SnapshotDriver::begins() {
-  policy_.begins(loop_.now_ns());
+  policy_.begins_set(loop_.now_ns());
   set_timer();
 }
 

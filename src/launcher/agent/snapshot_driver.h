@@ -64,6 +64,7 @@ class SnapshotDriver {
   void look();
   void report_cost();
   std::uint64_t newest_cost_ns(std::uint32_t rank) const;
+  std::uint64_t growth_cost_ns() const;
   std::uint64_t pages_copied(std::uint32_t rank, const MemoryUse& use) const;
 
   Loop& loop_;

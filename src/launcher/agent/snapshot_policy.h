@@ -43,6 +43,13 @@ class SnapshotPolicy {
     asked_ = waited_for_ = nearly_full_ = false;
     return round;
   }
+  // A set of images is wanted: the newest round of all hosts.
+  void begins_set(std::uint64_t now_ns) {
+    begins(now_ns);
+    backed_at_set_ = backed_bytes_;
+  }
+  // How much memory the journals have taken since.
+  std::uint64_t backed_since_set() const { return backed_bytes_ - backed_at_set_; }
   // A round begins that look() has not asked for.
   void begins(std::uint64_t now_ns) {
     began_ns_ = now_ns;
@@ -118,7 +125,7 @@ class SnapshotPolicy {
   std::uint64_t used_bytes_ = 0;
   std::uint64_t used_at_round_ = 0;  // when the newest images were wanted
   std::uint64_t backed_bytes_ = 0;
-  std::uint64_t backed_at_round_ = 0;
+  std::uint64_t backed_at_round_ = 0, backed_at_set_ = 0;
   bool asked_ = false;
   bool waited_for_ = false;
   bool nearly_full_ = false;

@@ -117,6 +117,7 @@ void WrittenSetDriver::write_now() {
 void WrittenSetDriver::write_part(std::uint64_t set) {
   if (progress_.open()) give_up();
   stop_copying();
+  cpu_before_ns_ = own_cpu_ns();
   reported_ = "its images are gone";
   if (!images_are_there(set) || segment_.recycles() || !writer_ || !write(set)) {
     part_written_(set, {}, reported_);
@@ -164,6 +165,7 @@ bool WrittenSetDriver::write(std::uint64_t images) {
     return not_now(why, no_room(plan_));
   }
   set_ = {};
+  writers_cpu_ns_ = 0;
   set_.number = plan_.is_whole_job() ? writer_->next_number() : images;
   set_.put_back_to = images;
   journal_.emplace(segment_.room_for_copy());
@@ -377,7 +379,14 @@ void WrittenSetDriver::image_ended(pid_t pid, const Cause& cause) {
   look_at_set();
 }
 
-void WrittenSetDriver::writer_ended(pid_t pid, const Cause& cause) {
+std::uint64_t WrittenSetDriver::cost_ns() const {
+  const std::uint64_t at_once =
+      std::min<std::uint64_t>(plan_.local.size(), segment_.header()->cores);
+  return own_cpu_ns() - cpu_before_ns_ + writers_cpu_ns_ / std::max<std::uint64_t>(at_once, 1);
+}
+
+void WrittenSetDriver::writer_ended(pid_t pid, const Cause& cause, std::uint64_t cpu_ns) {
+  writers_cpu_ns_ += cpu_ns;
   // The writer's message about the reason is read before its end is handled.
   if (const auto rank = progress_.writer_of(pid)) connections_.read_all(*rank);
   image_ended(pid, cause);

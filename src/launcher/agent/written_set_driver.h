@@ -64,7 +64,10 @@ class WrittenSetDriver {
   void not_written(std::uint32_t rank, const wire::Message& message);
   void image_ended(pid_t pid, const Cause& cause);
   // A clone of an image that wrote it has ended.
-  void writer_ended(pid_t pid, const Cause& cause);
+  void writer_ended(pid_t pid, const Cause& cause, std::uint64_t cpu_ns);
+  // The processor time since write_part() that a rank may have waited for: this process's, and that
+  // of writers, each of which has a processor of its own, if there are as many.
+  std::uint64_t cost_ns() const;
   // To be called when a version may have been written, and when an image was kept. Removes all sets
   // after a version was written, in the order given in checkpoint_files.h.
   void remove_superseded();
@@ -119,6 +122,8 @@ class WrittenSetDriver {
   Loop::Timer copy_timer_;
   ImageSet newest_;
   std::uint64_t pause_ns_ = 0;                  // how long the ranks were stopped for it
+  std::uint64_t cpu_before_ns_ = 0;             // of this process, before the set
+  std::uint64_t writers_cpu_ns_ = 0;            // of the set
   std::vector<pid_t> stopped_;                  // processes that are stopped
   std::vector<AgentAction::EndImage> awaited_;  // images to end, once they have cloned themselves
   std::string reported_;                        // why there was no set

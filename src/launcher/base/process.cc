@@ -156,10 +156,28 @@ std::optional<EndedChild> next_ended_child() {
   return EndedChild{info.si_pid, cause};
 }
 
-std::uint64_t reap(pid_t pid) {
+namespace {
+
+std::uint64_t cpu_ns_of(const rusage& usage) {
+  const auto to_ns = [](const timeval& t) {
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(t.tv_usec) * 1'000;
+  };
+  return to_ns(usage.ru_utime) + to_ns(usage.ru_stime);
+}
+
+}  // namespace
+
+Usage reap(pid_t pid) {
   rusage usage = {};
-  if (wait4(pid, nullptr, 0, &usage) != pid) return 0;
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  if (wait4(pid, nullptr, 0, &usage) != pid) return {};
+  return {static_cast<std::uint64_t>(usage.ru_maxrss) * 1024, cpu_ns_of(usage)};
+}
+
+std::uint64_t own_cpu_ns() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return cpu_ns_of(usage);
 }
 
 Cause cause_of_stranger(int pidfd, pid_t pid) {

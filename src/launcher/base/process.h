@@ -67,9 +67,16 @@ struct EndedChild {
   Cause cause;
 };
 std::optional<EndedChild> next_ended_child();
-// Reaps it and returns the largest resident size that it, or any descendant that it waited for,
-// had.
-std::uint64_t reap(pid_t pid);
+// What it has used, or a descendant that it waited for: the largest resident size, and processor
+// time of all of them.
+struct Usage {
+  std::uint64_t peak_bytes;
+  std::uint64_t cpu_ns;
+};
+// Reaps it. Zeros if it was reaped before.
+Usage reap(pid_t pid);
+// Processor time of this process so far.
+std::uint64_t own_cpu_ns();
 
 // Returns how a process ended that is not a child of this one. kUnknown: the kernel does not say.
 Cause cause_of_stranger(int pidfd, pid_t pid);

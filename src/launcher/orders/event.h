@@ -77,13 +77,17 @@ struct Event {
   // --- About the images of a host of several.
 
   // It is time for new images. truncates: a rank waits for the truncation of its journal.
+  // growth_cost_ns: of the memory that all journals of the host have taken since the newest set was
+  // wanted.
   struct ImagesDue {
     bool truncates;
+    std::uint64_t growth_cost_ns;
   };
   struct OfSet {
     std::uint64_t number;
     SetNews news;
-    std::vector<std::uint64_t> printed = {};  // with kStored (orders.proto)
+    std::vector<std::uint64_t> printed = {};  // this and the next with kStored (orders.proto)
+    std::uint64_t cost_ns = 0;
   };
 
   // --- About the rank again.

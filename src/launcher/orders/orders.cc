@@ -124,11 +124,15 @@ void put(Happened& h, const Event::RolledBack& e) {
   h.mutable_rolled_back()->set_back_as(e.back_as);
 }
 void put(Happened& h, const Event::NoSet&) { h.mutable_no_set(); }
-void put(Happened& h, const Event::ImagesDue& e) { h.set_images_due(e.truncates); }
+void put(Happened& h, const Event::ImagesDue& e) {
+  h.mutable_images_due()->set_truncates(e.truncates);
+  h.mutable_images_due()->set_growth_cost_ns(e.growth_cost_ns);
+}
 void put(Happened& h, const Event::OfSet& e) {
   h.mutable_of_set()->set_number(e.number);
   h.mutable_of_set()->set_news(static_cast<std::uint32_t>(e.news));
   for (const std::uint64_t bytes : e.printed) h.mutable_of_set()->add_printed(bytes);
+  h.mutable_of_set()->set_cost_ns(e.cost_ns);
 }
 void put(Happened& h, const Event::JournalFull&) { h.mutable_journal_full(); }
 void put(Happened& h, const Event::Notice& e) {
@@ -156,8 +160,10 @@ void put(Happened& h, const Event::AllOver& e) { write(e.totals, h.mutable_all_o
 
 std::optional<decltype(Event::what)> of_set(const Happened::OfSet& of) {
   if (of.news() >= kSetNewsKinds) return {};
-  return Event::OfSet{
-      of.number(), static_cast<SetNews>(of.news()), {of.printed().begin(), of.printed().end()}};
+  return Event::OfSet{of.number(),
+                      static_cast<SetNews>(of.news()),
+                      {of.printed().begin(), of.printed().end()},
+                      of.cost_ns()};
 }
 std::optional<decltype(Event::what)> finalized(const Happened::Finalized& f) {
   Event::Finalized finalized = {position(f.position()), {}, f.replay_ns()};
@@ -180,7 +186,7 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
     case Happened::kNoSet:
       return Event::NoSet{};
     case Happened::kImagesDue:
-      return Event::ImagesDue{h.images_due()};
+      return Event::ImagesDue{h.images_due().truncates(), h.images_due().growth_cost_ns()};
     case Happened::kOfSet:
       return of_set(h.of_set());
     case Happened::kSpawnFailed:

@@ -141,6 +141,7 @@ std::string to_json(const Record& r, double start_wall_s) {
   if (r.bytes) json["written_ms"] = milliseconds(r.written_ns);
   if (r.set) json["set"] = *r.set;
   if (r.set) json["age_ms"] = milliseconds(r.age_ns);
+  if (r.cost_ns) json["cost_ms"] = milliseconds(*r.cost_ns);
   if (r.stopped_ns) json["stopped_ms"] = milliseconds(*r.stopped_ns);
   if (!r.text.empty()) json["text"] = r.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -248,7 +248,7 @@ class SupervisorCore {
   void on_death(const Event::Ended& event);
   bool may_go_back() const;
   bool may_make_set();
-  bool is_time_for_parts() const;
+  bool is_time_for_parts(const Event::ImagesDue& e) const;
   void act_on_set(SetDecision decision);
   bool writes_parts() const;
   void write_if_due();
@@ -320,10 +320,11 @@ class SupervisorCore {
   bool noticed_ = false;
   bool noticed_by_host_ = false;  // and its own SIGTERM may follow
   std::uint64_t noticed_at_ns_ = 0;
-  std::set<std::uint32_t> leaving_;  // hosts that are about to go
-  std::uint64_t set_before_ = 0;     // the newest number of a set when the notice came
-  std::uint64_t wanted_at_ns_ = 0;   // the newest set
-  std::uint64_t stored_at_ns_ = 0, storing_ns_ = 0;  // the newest that is complete
+  std::set<std::uint32_t> leaving_;               // hosts that are about to go
+  std::uint64_t set_before_ = 0;                  // the newest number of a set when the notice came
+  std::uint64_t wanted_at_ns_ = 0;                // the newest set
+  std::uint64_t stored_at_ns_ = 0, cost_ns_ = 0;  // the newest that is complete; to the job
+  std::uint64_t costs_ns_ = 0;                    // processor time for the one that is being stored
   // With --survive host. By host: where it is now, and which one holds its part of the newest set.
   std::vector<std::string> places_;
   std::vector<std::string> spares_;
