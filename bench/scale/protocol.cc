@@ -153,7 +153,7 @@ class Simulation {
 
   void make_set() {
     for (std::uint32_t host = 0; host < hosts_; ++host) {
-      reply(host, 0, 0, Event::ImagesDue{false, 0});
+      reply(host, 0, 0, Event::ImagesDue{false, false, 0});
     }
   }
 

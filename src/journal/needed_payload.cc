@@ -190,13 +190,11 @@ std::vector<Extent> needed_payload(std::byte* base, std::span<const std::uint32_
 }
 
 void back_again(std::byte* base, std::uint32_t rank) {
-  constexpr std::uint64_t kPage = 4096;
   RegionHead& head = *region_of(base, rank);
   for (std::uint32_t i = 0; i < head.zones; ++i) {
     Zone& z = head.zone[i];
     const bool is_open = z.interval == 0;
-    const Offset used = is_open ? z.begin + z.used : z.begin;
-    z.backed_to = std::min(z.backed_to, (used + kPage - 1) / kPage * kPage);
+    z.backed_to = std::min(z.backed_to, is_open ? z.begin + z.used : z.begin);
   }
 }
 

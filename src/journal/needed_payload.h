@@ -29,8 +29,8 @@ std::vector<Extent> needed_payload(std::byte* base, std::span<const std::uint32_
                                    std::uint32_t rank, std::uint64_t set,
                                    Rule broken = Rule::kNone);
 
-// To be called when a segment was made from a copy that has no more than that, and was put back: an
-// own rank makes sure again that memory is there before it touches what was not copied.
+// To be called when a segment was made from a copy, which may have no more than that: an own rank
+// makes sure again that memory is there before it touches what was not copied.
 void back_again(std::byte* base, std::uint32_t rank);
 
 }  // namespace rejoin::journal

@@ -113,6 +113,33 @@ want set 2
                     2);
 }
 
+TEST(StoredSetsOfHosts, TakeAFifthIfJournalsAreNearlyFull) {
+  expect_transcript(two_hosts(true), kCheap + R"(> 15 images-due 0 host=0 code=2
+> 16 images-due 0 host=0 code=2
+want set 2
+)",
+                    2);
+}
+
+TEST(StoredSetsOfHosts, CountIfTheyWereGivenUp) {
+  expect_transcript(two_hosts(true), kCheap + R"(> 100 images-due 0 host=0
+want set 2
+> 101 of-set 0 host=0 value=2 code=0
+> 102 of-set 0 host=1 value=2 code=0
+store parts of set 2: 1 0
+> 110 of-set 0 host=1 value=2 code=4 takes_ms=4
+> 111 of-set 0 host=0 value=2 code=5 takes_ms=4
+give up set 2
+> 112 of-set 0 host=0 value=2 code=6
+> 112 of-set 0 host=1 value=2 code=6
+> 135 images-due 0 host=0
+> 263 images-due 0 host=0
+> 264 images-due 0 host=0
+want set 3
+)",
+                    2);
+}
+
 // --- Hosts that join
 
 RunOptions two_that_joined() {

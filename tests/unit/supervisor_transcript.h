@@ -75,7 +75,7 @@ inline Event parse_event(const std::string& line) {
       {"diverged", E::Diverged{text}},
       {"rolled-back", E::RolledBack{value, replay_ns, static_cast<std::uint32_t>(code)}},
       {"no-set", E::NoSet{}},
-      {"images-due", E::ImagesDue{code != 0, replay_ns}},
+      {"images-due", E::ImagesDue{code == 1, code != 0, replay_ns}},
       {"of-set", E::OfSet{value, static_cast<SetNews>(code), {}, replay_ns}},
       {"lost", E::Lost{text}},
       {"images-written", E::ImagesWritten{text, 0, 0, 0}},

@@ -317,6 +317,7 @@ void Agent::tell_of_part(std::uint64_t set, const std::string& fault) {
 
 void Agent::keep_set(std::uint64_t set) {
   carry_out(core_.keep_set(set));
+  snapshots_.kept_set();
   if (!parts_) return;
   parts_->forget_before(set);
   written_sets_.settled(set);

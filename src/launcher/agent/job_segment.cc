@@ -355,8 +355,8 @@ Result<JobSegment> JobSegment::restore(const RunOptions& options, const std::str
     }
     journal::put_back(base, local, set);
     journal::put_copies_back(base, local, set);
-    for (const std::uint32_t r : local) journal::back_again(base, r);
   }
+  for (const std::uint32_t r : local) journal::back_again(base, r);
   set_processors(header, options, processors, local);
   header->prefaulted_bytes = 0;  // what was restored comes first
   write_options(header, options);

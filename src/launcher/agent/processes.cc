@@ -288,8 +288,12 @@ void Processes::look_for_ended(pid_t seen) {
       return;
     }
     if (found == ranks_.end()) {
-      other_ended(*ended);
-      reap(ended->pid);
+      if (std::erase(writers_, ended->pid) > 0) {
+        calls_.writer_ended(ended->pid, ended->cause, reap(ended->pid).cpu_ns);
+      } else {
+        other_ended(*ended);
+        reap(ended->pid);
+      }
       continue;
     }
     const auto rank = static_cast<std::uint32_t>(found - ranks_.begin());
@@ -306,13 +310,10 @@ void Processes::look_for_ended(pid_t seen) {
   }
 }
 
-// Handles the end of a helper, a writer, an image, or an unknown process (an image or a clone).
+// Handles the end of a helper, an image, or an unknown process (an image or a clone).
 void Processes::other_ended(const EndedChild& ended) {
   constexpr std::size_t kMostUnknown = 64;
   if (std::erase(helpers_, ended.pid) > 0) return calls_.helper_ended(ended.pid);
-  if (std::erase(writers_, ended.pid) > 0) {
-    return calls_.writer_ended(ended.pid, ended.cause, reap(ended.pid).cpu_ns);
-  }
   const auto image = std::find_if(images_.begin(), images_.end(),
                                   [&](const Image& i) { return i.pid == ended.pid; });
   if (image != images_.end()) {

@@ -110,7 +110,8 @@ void SnapshotDriver::look() {
   if (plan_.is_whole_job()) {
     driver_.carry_out(core_.want_snapshots(round));
   } else {
-    reporter_.happened(0, Event::ImagesDue{round == SnapshotRound::kToTruncate, growth_cost_ns()});
+    reporter_.happened(0, Event::ImagesDue{round == SnapshotRound::kToTruncate,
+                                           policy_.truncation_waits(), growth_cost_ns()});
   }
   set_timer();
 }

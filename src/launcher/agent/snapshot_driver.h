@@ -45,6 +45,8 @@ class SnapshotDriver {
   void ask();
   // A round begins that another host has asked for.
   void begins();
+  // And kept: a set.
+  void kept_set() { policy_.kept_set(); }
   // A rank's journal has grown. waits: the rank waits for its image.
   void journal_grown(bool waits);
   // The OOM killer has killed an image of the rank.

@@ -43,13 +43,20 @@ class SnapshotPolicy {
     asked_ = waited_for_ = nearly_full_ = false;
     return round;
   }
-  // A set of images is wanted: the newest round of all hosts.
+  // Images of all hosts are wanted.
   void begins_set(std::uint64_t now_ns) {
     begins(now_ns);
-    backed_at_set_ = backed_bytes_;
+    backed_at_wanted_ = backed_bytes_;
   }
-  // How much memory the journals have taken since.
+  // They are kept as a set.
+  void kept_set() {
+    backed_at_set_ = backed_at_wanted_;
+    truncation_waits_ = false;
+  }
+  // How much memory the journals have taken since the newest set that is kept was wanted.
   std::uint64_t backed_since_set() const { return backed_bytes_ - backed_at_set_; }
+  // Whether ranks have waited for a truncation since, or the journals are more than half full.
+  bool truncation_waits() const { return truncation_waits_; }
   // A round begins that look() has not asked for.
   void begins(std::uint64_t now_ns) {
     began_ns_ = now_ns;
@@ -64,7 +71,7 @@ class SnapshotPolicy {
   // An image was lost.
   void asked() { asked_ = true; }
   // A rank waits for its image, because the journal is nearly full.
-  void waited_for() { asked_ = waited_for_ = true; }
+  void waited_for() { asked_ = waited_for_ = truncation_waits_ = true; }
   // The images of all ranks take this much memory. What an image takes grows while its rank writes
   // to pages that it has not written to since, so new images take less. Returns whether the images
   // are to be ended: new ones come too late.
@@ -82,6 +89,7 @@ class SnapshotPolicy {
     backed_bytes_ = backed_bytes;
     nearly_full_ |=
         limit_bytes != 0 && backed_bytes > limit_bytes / 2 && backed_bytes > backed_at_round_;
+    truncation_waits_ |= nearly_full_;
     asked_ |= nearly_full_ || used_bytes - used_at_round_ >= options_.every_bytes;
   }
   // Cost to the job if the highest cost to a rank is `cost_ns`: image and ftrun cost the same again
@@ -125,10 +133,11 @@ class SnapshotPolicy {
   std::uint64_t used_bytes_ = 0;
   std::uint64_t used_at_round_ = 0;  // when the newest images were wanted
   std::uint64_t backed_bytes_ = 0;
-  std::uint64_t backed_at_round_ = 0, backed_at_set_ = 0;
+  std::uint64_t backed_at_round_ = 0, backed_at_wanted_ = 0, backed_at_set_ = 0;
   bool asked_ = false;
   bool waited_for_ = false;
   bool nearly_full_ = false;
+  bool truncation_waits_ = false;
 };
 
 }  // namespace rejoin::launcher

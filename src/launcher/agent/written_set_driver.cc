@@ -118,6 +118,7 @@ void WrittenSetDriver::write_part(std::uint64_t set) {
   if (progress_.open()) give_up();
   stop_copying();
   cpu_before_ns_ = own_cpu_ns();
+  writers_cpu_ns_ = 0;
   reported_ = "its images are gone";
   if (!images_are_there(set) || segment_.recycles() || !writer_ || !write(set)) {
     part_written_(set, {}, reported_);
@@ -165,7 +166,6 @@ bool WrittenSetDriver::write(std::uint64_t images) {
     return not_now(why, no_room(plan_));
   }
   set_ = {};
-  writers_cpu_ns_ = 0;
   set_.number = plan_.is_whole_job() ? writer_->next_number() : images;
   set_.put_back_to = images;
   journal_.emplace(segment_.room_for_copy());

@@ -76,11 +76,12 @@ struct Event {
 
   // --- About the images of a host of several.
 
-  // It is time for new images. truncates: a rank waits for the truncation of its journal.
-  // growth_cost_ns: of the memory that all journals of the host have taken since the newest set was
-  // wanted.
+  // It is time for new images. truncates: a rank waits for the truncation of its journal. waits:
+  // one has since the newest set, or journals are more than half full. growth_cost_ns: of the
+  // memory that all journals of the host have taken since the newest set was wanted.
   struct ImagesDue {
     bool truncates;
+    bool waits;
     std::uint64_t growth_cost_ns;
   };
   struct OfSet {

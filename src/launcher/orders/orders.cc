@@ -126,6 +126,7 @@ void put(Happened& h, const Event::RolledBack& e) {
 void put(Happened& h, const Event::NoSet&) { h.mutable_no_set(); }
 void put(Happened& h, const Event::ImagesDue& e) {
   h.mutable_images_due()->set_truncates(e.truncates);
+  h.mutable_images_due()->set_waits(e.waits);
   h.mutable_images_due()->set_growth_cost_ns(e.growth_cost_ns);
 }
 void put(Happened& h, const Event::OfSet& e) {
@@ -186,7 +187,8 @@ std::optional<decltype(Event::what)> what_of(const Happened& h, std::uint32_t ho
     case Happened::kNoSet:
       return Event::NoSet{};
     case Happened::kImagesDue:
-      return Event::ImagesDue{h.images_due().truncates(), h.images_due().growth_cost_ns()};
+      return Event::ImagesDue{h.images_due().truncates(), h.images_due().waits(),
+                              h.images_due().growth_cost_ns()};
     case Happened::kOfSet:
       return of_set(h.of_set());
     case Happened::kSpawnFailed:

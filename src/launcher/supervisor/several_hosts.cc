@@ -42,14 +42,14 @@ void SupervisorCore::on(const Event::ImagesDue& e) {
 }
 
 // Writing the parts of a set, and sending them, takes 3 % of the job's time at most; a fifth if the
-// user says when images are made. If journals, which are truncated only then, have taken memory
-// that cost more than that, it takes half.
+// user says when images are made, or if journals are nearly full. If journals, which are truncated
+// only then, have taken memory that cost more than that, it takes half.
 bool SupervisorCore::is_time_for_parts(const Event::ImagesDue& e) const {
   constexpr std::uint64_t kSeldom = 32, kOften = 4;
   if (!options_.survive_host || sets_.newest() == 0 || !lost_.empty()) return true;
-  const bool often = options_.snapshots.when == SnapshotOptions::When::kPeriod || e.truncates;
+  const bool often = options_.snapshots.when == SnapshotOptions::When::kPeriod || e.waits;
   const std::uint64_t times = e.growth_cost_ns >= cost_ns_ ? 1 : often ? kOften : kSeldom;
-  return now_ns_ >= stored_at_ns_ + times * cost_ns_;
+  return now_ns_ >= stored_at_ns_ + times * std::max(cost_ns_, lost_cost_ns_);
 }
 
 void SupervisorCore::on(const Event::OfSet& e) {
@@ -124,6 +124,7 @@ void SupervisorCore::act_on_set(SetDecision decision) {
       // A rank that is kept from its processor keeps all others waiting, but not for longer than
       // parts are stored at all.
       cost_ns_ = std::min(costs_ns_, now_ns_ - wanted_at_ns_);
+      lost_cost_ns_ = 0;
       act(Action::KeepSet{sets_.wanted()});
       if (options_.survive_host) {
         Record& line = record_job("stored");
@@ -136,6 +137,8 @@ void SupervisorCore::act_on_set(SetDecision decision) {
       break;
     case SetDecision::kGiveUp:
     case SetDecision::kKeepOneByOne:
+      // Parts that were stored for nothing count as well.
+      lost_cost_ns_ += std::min(std::exchange(costs_ns_, 0), now_ns_ - wanted_at_ns_);
       act(Action::GiveUpSet{sets_.wanted(), decision == SetDecision::kKeepOneByOne});
       break;
   }

@@ -325,6 +325,7 @@ class SupervisorCore {
   std::uint64_t wanted_at_ns_ = 0;                // the newest set
   std::uint64_t stored_at_ns_ = 0, cost_ns_ = 0;  // the newest that is complete; to the job
   std::uint64_t costs_ns_ = 0;                    // processor time for the one that is being stored
+  std::uint64_t lost_cost_ns_ = 0;                // of those that were given up since
   // With --survive host. By host: where it is now, and which one holds its part of the newest set.
   std::vector<std::string> places_;
   std::vector<std::string> spares_;
