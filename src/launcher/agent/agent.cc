@@ -302,8 +302,7 @@ void Agent::on_part_stored() {
 }
 
 void Agent::tell_of_part(std::uint64_t set, const std::string& fault) {
-  Event::OfSet said = {set, SetNews::kStored};
-  said.cost_ns = written_sets_.cost_ns();
+  Event::OfSet said = {set, SetNews::kStored, {}, written_sets_.cost_ns()};
   if (!fault.empty()) {
     tell_not_stored(fault);
     said.news = SetNews::kNotStored;
