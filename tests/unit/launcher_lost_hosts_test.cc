@@ -180,9 +180,12 @@ record stop code 1
 
 TEST(LossOfAHost, PartsThatCannotBeStoredLeaveTheFormerSet) {
   expect_transcript(two_hosts(true), kStored + R"(> 20 images-due 0 host=1
+want set 2
 > 21 of-set 0 host=0 value=2 code=0
 > 22 of-set 0 host=1 value=2 code=0
+store parts of set 2: 1 0
 > 23 of-set 0 host=1 value=2 code=5
+give up set 2
 > 24 of-set 0 host=0 value=2 code=4
 > 25 agent-lost 0 host=0 : was ended
 record host_lost

@@ -123,7 +123,7 @@ void SupervisorCore::act_on_set(SetDecision decision) {
       stored_at_ns_ = now_ns_;
       // A rank that is kept from its processor keeps all others waiting, but not for longer than
       // parts are stored at all.
-      cost_ns_ = std::min(costs_ns_, now_ns_ - wanted_at_ns_);
+      cost_ns_ = std::min(std::exchange(costs_ns_, 0), now_ns_ - wanted_at_ns_);
       lost_cost_ns_ = 0;
       act(Action::KeepSet{sets_.wanted()});
       if (options_.survive_host) {
