@@ -160,7 +160,7 @@ CALLS = (
 ORDINARY = set(
     "arch_prctl brk capget clock_gettime clock_nanosleep clone close connect dup3 epoll_pwait epoll_wait exit "
     "exit_group fcntl fstat futex getcwd getdents64 getitimer getpid getppid getresgid getresuid getrusage "
-    "getsockopt gettid getuid kill lseek madvise mmap mprotect mremap msgrcv msgsnd munmap nanosleep newfstatat open openat "
+    "getsockopt gettid getuid ioctl kill lseek madvise mmap mprotect mremap msgrcv msgsnd munmap nanosleep newfstatat open openat "
     "pause poll ppoll prctl pread64 prlimit64 pselect6 read recvfrom rt_sigaction rt_sigpending rt_sigprocmask "
     "rt_tgsigqueueinfo sched_getaffinity sched_getparam sched_getscheduler sched_setaffinity sched_setparam "
     "sched_setscheduler sched_yield semop semtimedop sendmsg sendto set_robust_list set_tid_address setitimer "
