@@ -52,7 +52,8 @@ constexpr double kSupervisor_s = 3e-5;  // for each host, for a loss
 constexpr Files kFiles = {300, 600}, kFastFiles = {30, 60};
 constexpr Sets kImages = {1, 0, 0.01, 0.006};  // of one rank
 
-// Of hosts with so many GB. Storing takes a fifth of the time at most, as with --snapshots 1.
+// Sets of a job whose hosts use this many GB each. Storing takes a fifth of the time at most, as
+// with --snapshots 1.
 Sets sets_of(double gigabytes, std::uint32_t hosts) {
   Sets sets = {};
   sets.store_s = kStore_s + gigabytes / kLink;

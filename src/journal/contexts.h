@@ -156,8 +156,8 @@ std::uint64_t read_mark(Host& host, std::uint32_t rank, Read&& read) {
 
 inline constexpr std::uint64_t kPast = ~std::uint64_t{0};
 
-// The rank's low-water mark in `context`, if `v` are the marks that count: the sequence that it
-// never goes back behind. kPast: it has freed the context and never goes back behind that.
+// The rank's low-water mark in `context` by the marks `v`: the sequence that it never goes back
+// behind. kPast: it has freed the context and never goes back behind that.
 inline std::uint64_t mark_in(std::byte* base, std::uint32_t rank, const Marks& v,
                              std::uint64_t context, bool by_ordinal = true) {
   if (const Cursor* c = cursor_of(base, v, context)) return c->sequence;
@@ -168,7 +168,7 @@ inline std::uint64_t mark_in(std::byte* base, std::uint32_t rank, const Marks& v
   return freed != 0 && (freed <= v.ordinal || !by_ordinal) ? kPast : 0;
 }
 
-// The same by the version or image that the rank keeps.
+// The same by the marks of the version or image that the rank keeps.
 template <class Host>
 std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
   return read_mark(host, rank, [&](const Marks& v) {
@@ -177,7 +177,7 @@ std::uint64_t mark_of(Host& host, std::uint32_t rank, std::uint64_t context) {
   });
 }
 
-// Likewise among the messages that it receives from `from`.
+// The low-water mark among messages from `from`, by the marks `v` of their receiver.
 inline std::uint64_t received_mark_in(std::byte* base, const Marks& v, std::uint32_t from) {
   return message_mark(base, v, std::uint64_t{header_of(base)->ranks} + from);
 }
@@ -206,8 +206,8 @@ inline std::uint64_t first_not_shown(const ContextBlock& block) {
   return first;
 }
 
-// Returns whether all marks have passed everything that a closed zone of the rank may be used for:
-// mark(rank, context) and received(rank, from).
+// Returns whether a closed zone of the rank is free: all members' low-water marks, given by
+// mark(rank, context) and received(rank, from), have passed the zone's label.
 template <class Mark, class Received>
 bool is_past(std::byte* base, std::uint32_t rank, const Zone& zone, Mark&& mark,
              Received&& received) {
@@ -226,7 +226,7 @@ bool is_past(std::byte* base, std::uint32_t rank, const Zone& zone, Mark&& mark,
   }
   return true;
 }
-// The same for a zone of this rank, by the marks of what all ranks keep.
+// The same for a zone of this rank, by the marks of the images or versions that ranks keep.
 template <class Host>
 bool is_past(Host& host, const Zone& zone) {
   return is_past(

@@ -1,6 +1,7 @@
 #include "journal/needed_payload.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "journal/contexts.h"
 #include "journal/log.h"
@@ -29,13 +30,10 @@ class OneRank {
       if (image == nullptr) return {{begin_, end() - begin_}};
       marks_.push_back(&image->marks);
     }
-    if (contains(rank_)) {
-      all_but_zones();
-    } else {
-      cursors();
-      departures();
-      for (const std::uint32_t to : own_) messages(to);
-    }
+    if (contains(rank_)) return all_but_zones();
+    cursors();
+    departures();
+    for (const std::uint32_t to : own_) messages(to);
     return merged();
   }
 
@@ -48,9 +46,9 @@ class OneRank {
 
   // --- An own rank
 
-  // Zones lie among memory that is never freed. One that is used again meanwhile was past before,
-  // and has nothing of before the set, whatever is read of it here.
-  void all_but_zones() {
+  // Memory between zones is never freed. If the owner reuses a zone concurrently, that zone was
+  // free before the set was made: whatever is read of it here, it has no payload of the set.
+  std::vector<Extent> all_but_zones() {
     std::vector<Extent> left_out;
     for (std::uint32_t i = 0; i < head_.zones; ++i) {
       const Zone& z = head_.zone[i];
@@ -68,6 +66,7 @@ class OneRank {
       at = std::max(at, e.at + e.bytes);
     }
     if (end() > at) found_.push_back({at, end() - at});
+    return std::move(found_);
   }
   bool is_past_set(const Zone& zone) const {
     const std::uint64_t interval = zone.interval;
@@ -84,7 +83,7 @@ class OneRank {
         });
   }
 
-  // The owner may be writing a longer one, in another place.
+  // Whether the label lies inside the region. The owner may be replacing it by a longer one.
   bool is_label(const Zone& z) const {
     const Offset at = z.label.at;
     if (at < begin_ || at >= end() || z.label.capacity > end() - at) return false;
@@ -95,14 +94,14 @@ class OneRank {
 
   // --- A copy
 
-  // Cursors in marks of images lie among the payload.
+  // The cursors in the marks of images are stored in the payload area.
   void cursors() {
     for (const Image& image : head_.image) {
       const Buffer& b = image.marks.cursors;
       if (image.marks.number.load() != 0) add(b.at, b.capacity);
     }
   }
-  // What was given stays as long as a record of one of the own members may refer to it.
+  // A record of an own member may refer to a departure until all own members have passed it.
   void departures() {
     for_each_context(base_, rank_, [&](const ContextBlock& block) {
       if (block.departures == 0 || block.context == 0) return;
@@ -124,7 +123,7 @@ class OneRank {
       }
     });
   }
-  // One more may be there than the tail says.
+  // The message at the tail may be visible already: its `ready` is set before the tail moves.
   void messages(std::uint32_t to) {
     Log& log = reinterpret_cast<Log*>(base_ + head_.channels)[to];
     const std::uint64_t tail = log.tail.load(std::memory_order_acquire);

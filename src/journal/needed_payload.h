@@ -1,5 +1,5 @@
-// What a set of images needs of the journal's payload: what ranks that go back to it may read. The
-// rest need not be copied for a job that goes on elsewhere, or later.
+// The part of the journal's payload that ranks may read after they have gone back to a set of
+// images. A copy of the journal from which the job resumes needs no other payload.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ struct Extent {
   std::uint64_t bytes;
 };
 
-// Returns which payload of the rank's region the set needs, by place; extents do not overlap.
-// `own`: all ranks whose regions in this segment are no copies.
-//   An own rank's region: all but the zones that the rank may use again when the set is kept.
-//   A copy: the messages to own ranks and the departures that these have not passed.
-// REQUIRES that all images of the set were made, and that no newer one is kept before the caller
-// has what it needs; ranks may run meanwhile. Without the marks of one image: all of the payload.
-// Costs a look at each zone, and at each message and departure since the set, with the marks of all
-// members. `broken`: a rule that is left out, for the simulator.
+// Returns the needed extents of one rank's region, sorted by offset, without overlaps. `own`: the
+// ranks whose regions in this segment are originals and no copies.
+//   Original: everything but zones that are free once the set is kept, by the marks of all ranks.
+//   Copy: messages to own ranks that these had not received, and departures that not all of them
+//   had passed.
+// Returns all of the payload if the marks of an image are missing. REQUIRES that all images of the
+// set were made, and that no newer set is kept until the caller has copied the extents. Ranks may
+// run. Costs O(zones x marks + messages and departures since the set). `broken`: a rule that the
+// simulator leaves out.
 std::vector<Extent> needed_payload(std::byte* base, std::span<const std::uint32_t> own,
                                    std::uint32_t rank, std::uint64_t set,
                                    Rule broken = Rule::kNone);
 
-// To be called when a segment was made from a copy, which may have no more than that: an own rank
-// makes sure again that memory is there before it touches what was not copied.
+// Call for each own rank when a segment was restored from a copy. Payload that was not copied is a
+// hole in the new segment; the rank backs it with memory again before it writes there.
 void back_again(std::byte* base, std::uint32_t rank);
 
 }  // namespace rejoin::journal

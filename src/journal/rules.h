@@ -34,7 +34,7 @@ enum class Rule : std::uint8_t {
   kTruncateMessagesByReceiver,  // Must 6
   kTruncateMessagesBySender,    // Must 6: what its sender may send again is compared
   kCompareContribution,         // with what a former incarnation has shown, without a record, too
-  kCompareEntered,              // and by an operation that was entered when nothing else was left
+  kCompareEntered,              // even if a look has counted the operation as repeated already
   kCompareResent,               // a message that is sent again with the one that was posted
   kCompareReceive,              // which receive a synchronous message is given to
   kNothingLeft,                 // nothing new is shown, asked or ended before all is repeated
@@ -116,9 +116,9 @@ enum class Rule : std::uint8_t {
   kLentByThisProcess,    // a woken process has not what came to its predecessor's buffer since
   kSetCarried,           // relays: the number of a set goes in front of what was shown behind it
   kCopiesGoBack,         // when all go back, so do the copies of what other hosts have shown
-  kSetNeedsZones,        // a set needs the payload that some rank's mark has not passed
-  kSetNeedsMessages,     // and messages of other hosts that were not received
-  kSetNeedsDepartures,   // and what these have given, by the marks of all ranks of the host
+  kSetNeedsZones,        // a stored set has the zones that some rank's mark has not passed
+  kSetNeedsMessages,     // and messages of other hosts that own ranks had not received
+  kSetNeedsDepartures,   // and their departures that not all own ranks had passed
   kWaitForReader,        // a sender does not return to the program while its buffer is read
   kStillOpen,            // whose reader looks once more whether it may when it has said so
   kFenceOfReader,        // each has a fence between its own word and the look at the other's

@@ -262,7 +262,7 @@ class Zones {
     Zone*& z = zone_of(use);
     if (!retention_.is_for_images() || z == nullptr) return true;
     if (!labels_->label(*z)) return false;
-    order_stores();  // an agent may look meanwhile (needed_payload())
+    order_stores();  // the agent reads the label concurrently (needed_payload())
     z->interval = ++head_->interval;
     z = nullptr;
     return true;

@@ -182,7 +182,8 @@ class ImageWriter {
     contents(now);
   }
 
-  // Returns a page at or after `at`, before which there are no pages, or `end`.
+  // Returns a page from which to search for contents: there are none in [at, it). `end` if there
+  // are none at all. Kernels without PAGEMAP_SCAN: `at`.
   std::uint64_t first_there(std::uint64_t at, std::uint64_t end) const {
     PagemapScan::Region found = {};
     PagemapScan scan = {};
@@ -194,7 +195,7 @@ class ImageWriter {
     scan.any_of = scan.returned = PagemapScan::kPresent | PagemapScan::kSwapped;
     const long n = syscall(SYS_ioctl, pagemap_, PagemapScan::kIoctl, &scan);
     if (n == 0) return end;
-    return n == 1 ? found.begin : at;  // else the kernel does not know this call
+    return n == 1 ? found.begin : at;
   }
 
   bool is_mine(std::uint64_t page) const {

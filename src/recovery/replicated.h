@@ -97,8 +97,9 @@ class Replicated {
     fingerprint_ = fingerprint_of_input();
   }
 
-  // Whether a former incarnation may have contributed. A look may have ended the repetition
-  // already, because this operation was entered.
+  // Whether a former incarnation may have contributed to this operation. That the repetition is
+  // over does not tell: it counts an operation as repeated when it is entered, before it is
+  // compared.
   [[gnu::always_inline]] bool may_repeat() const {
     if (journal::breaks(ops_.host, Rule::kCompareEntered)) return ops_.repetition.open();
     return ops_.execution.incarnation() > 0;

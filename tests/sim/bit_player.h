@@ -41,7 +41,7 @@ class BitPlayer {
   void barrier() { sum(0); }
   // Makes a checkpoint. The global model is the newest sum, the local one the state.
   void checkpoint();
-  // From now on messages are too long for their entries: several numbers, value + index.
+  // Makes all later messages longer than fits a channel entry: kLongWords numbers, value + index.
   void lengthen_messages() { words_ = kLongWords; }
   // late: a receive that is not late does not get it.
   void send(std::uint32_t to, std::uint64_t value, bool late = false);

@@ -194,7 +194,8 @@ void Segments::lose_payload_in(std::byte* view, const std::vector<std::uint32_t>
     const journal::Offset end = region + journal::control_of(view, r)->payload_bump.load();
     journal::Offset at = region + journal::payload_begin(header);
     for (const journal::Extent& e : journal::needed_payload(view, own, r, set, broken_)) {
-      if (e.at > at && e.at <= end) std::memset(view + at, kLost, e.at - at);
+      const journal::Offset next = std::min(e.at, end);
+      if (next > at) std::memset(view + at, kLost, next - at);
       at = std::max(at, e.at + e.bytes);
     }
     if (at < end) std::memset(view + at, kLost, end - at);

@@ -52,11 +52,11 @@ class Segments {
   }
   // To be called when the job's view was formatted: makes all copies, with nothing in them.
   void begin(journal::Rule broken);
-  // All ranks are about to go back to a set: as if all hosts had been lost, what it does not need
-  // of the payload has other bytes from now on.
+  // Overwrites all payload that the set does not need, as if every host had been restored from its
+  // part. Call before all ranks go back.
   void lose_payload(std::uint64_t set);
-  // They go back: so do the copies, while there is no connection. To be called when the job's view
-  // was put back.
+  // All ranks go back to a set, and so do the copies, while there is no connection. Call when the
+  // job's view was put back.
   void go_back(std::uint64_t set);
   // The hosts of the job, as far as they have memory of their own; 1: there is one segment for all.
   std::uint32_t hosts() const {

@@ -109,11 +109,11 @@ class JobSegment {
   SegmentCopy room_for_copy() const;
   // Finds memory for a part of the structure beforehand, so that copying it takes less time.
   void make_room(SegmentCopy& copy, const LocalRanks& local, bool is_of_others) const;
-  // How much a copy takes that has this payload, if nothing is added meanwhile.
+  // Returns the size of a copy with this payload, if the structure does not grow meanwhile.
   std::uint64_t bytes_with(const std::vector<SegmentPiece>& payload, const LocalRanks& local) const;
   void copy_structure_of_others(SegmentCopy& copy, const LocalRanks& local) const;
-  // Where the payload is that this set of images needs (journal/needed_payload.h), or, for 0, all
-  // of it, in pieces of at most that size: each takes a few milliseconds.
+  // Returns the payload to copy, in pieces of at most kPieceBytes, each of which takes a few
+  // milliseconds: what this set of images needs (journal/needed_payload.h); all of it for set 0.
   static constexpr std::uint64_t kPieceBytes = 8 << 20;
   std::vector<SegmentPiece> payload(const LocalRanks& local, std::uint64_t set) const;
   void copy_payload(SegmentCopy& copy, const SegmentPiece& piece) const {

@@ -48,7 +48,8 @@ class Processes {
     // An image of the rank ended by a SIGKILL that ftrun did not send. No rank: a process that had
     // not registered did, perhaps an image.
     std::function<void(std::optional<std::uint32_t> rank)> image_killed;
-    // A clone of an image that wrote it has ended, with so much processor time; 0: not known.
+    // The process that writes an image to its file has exited. cpu_ns: the processor time that it
+    // used; 0 if it exited before it was registered.
     std::function<void(pid_t pid, const Cause& cause, std::uint64_t cpu_ns)> writer_ended;
     // A process registered with add_helper() has ended.
     std::function<void(pid_t pid)> helper_ended;

@@ -116,7 +116,8 @@ void SnapshotDriver::look() {
   set_timer();
 }
 
-// What memory costs that ranks touch for the first time, at the price of a page that they copy.
+// Estimates the time that ranks have spent on page faults in new journal memory since the newest
+// set: a fault there takes about as long as a copy-on-write fault, which ranks measure.
 std::uint64_t SnapshotDriver::growth_cost_ns() const {
   std::uint64_t page_ns = 0;
   for (const std::uint32_t r : plan_.local) {

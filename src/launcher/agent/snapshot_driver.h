@@ -45,7 +45,7 @@ class SnapshotDriver {
   void ask();
   // A round begins that another host has asked for.
   void begins();
-  // And kept: a set.
+  // The newest set of all hosts is committed.
   void kept_set() { policy_.kept_set(); }
   // A rank's journal has grown. waits: the rank waits for its image.
   void journal_grown(bool waits);

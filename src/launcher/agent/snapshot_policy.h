@@ -43,19 +43,20 @@ class SnapshotPolicy {
     asked_ = waited_for_ = nearly_full_ = false;
     return round;
   }
-  // Images of all hosts are wanted.
+  // A round of images begins on all hosts.
   void begins_set(std::uint64_t now_ns) {
     begins(now_ns);
     backed_at_wanted_ = backed_bytes_;
   }
-  // They are kept as a set.
+  // The set that this round made is committed.
   void kept_set() {
     backed_at_set_ = backed_at_wanted_;
     truncation_waits_ = false;
   }
-  // How much memory the journals have taken since the newest set that is kept was wanted.
+  // Returns how much the journals' memory has grown since the newest committed set was requested.
   std::uint64_t backed_since_set() const { return backed_bytes_ - backed_at_set_; }
-  // Whether ranks have waited for a truncation since, or the journals are more than half full.
+  // Whether, since then, a rank has blocked until its journal was truncated, or the journals have
+  // grown beyond half of their limit.
   bool truncation_waits() const { return truncation_waits_; }
   // A round begins that look() has not asked for.
   void begins(std::uint64_t now_ns) {

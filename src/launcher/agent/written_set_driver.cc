@@ -171,10 +171,13 @@ bool WrittenSetDriver::write(std::uint64_t images) {
   journal_.emplace(segment_.room_for_copy());
   pause_ns_ = 0;
   if (images == 0) return copy_rest();
-  if (!plan_.is_whole_job() && !copy_structure_of_others(*journal_)) {
-    return not_now("ranks could not be stopped to copy the journal", "not stopped");
+  if (!plan_.is_whole_job()) {
+    if (!copy_structure_of_others(*journal_)) {
+      return not_now("ranks could not be stopped to copy the journal", "not stopped");
+    }
+    // Listed again: the structure that was copied may name payload that arrived since.
+    payload_ = segment_.payload(plan_.local, images);
   }
-  payload_ = segment_.payload(plan_.local, images);  // behind the structure that names it
   if (!plan_.options.survive_host) {
     copy_payload(~std::uint64_t{0});
     return copy_rest();

@@ -65,8 +65,8 @@ class WrittenSetDriver {
   void image_ended(pid_t pid, const Cause& cause);
   // A clone of an image that wrote it has ended.
   void writer_ended(pid_t pid, const Cause& cause, std::uint64_t cpu_ns);
-  // The processor time since write_part() that a rank may have waited for: this process's, and that
-  // of writers, each of which has a processor of its own, if there are as many.
+  // Returns how long the newest set has kept a processor from a rank, since write_part(): the
+  // processor time of this process, and that of the writers divided by how many run in parallel.
   std::uint64_t cost_ns() const;
   // To be called when a version may have been written, and when an image was kept. Removes all sets
   // after a version was written, in the order given in checkpoint_files.h.

@@ -67,15 +67,14 @@ struct EndedChild {
   Cause cause;
 };
 std::optional<EndedChild> next_ended_child();
-// What it has used, or a descendant that it waited for: the largest resident size, and processor
-// time of all of them.
+// Resources that a process and the descendants that it waited for have used.
 struct Usage {
-  std::uint64_t peak_bytes;
-  std::uint64_t cpu_ns;
+  std::uint64_t peak_bytes;  // the largest resident size of any of them
+  std::uint64_t cpu_ns;      // of all of them together
 };
-// Reaps it. Zeros if it was reaped before.
+// Reaps a child and returns what it has used: zeros if it was reaped before.
 Usage reap(pid_t pid);
-// Processor time of this process so far.
+// Returns the processor time that this process has used.
 std::uint64_t own_cpu_ns();
 
 // Returns how a process ended that is not a child of this one. kUnknown: the kernel does not say.

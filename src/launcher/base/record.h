@@ -192,7 +192,7 @@ struct Record {
   std::uint64_t written_ns = 0;                  // with `bytes`: how long that took
   std::optional<std::uint64_t> set = {};         // that all ranks have gone back to
   std::uint64_t age_ns = 0;                      // with `set`: how old it was
-  std::optional<std::uint64_t> cost_ns = {};     // of the job's time that storing it took, at most
+  std::optional<std::uint64_t> cost_ns = {};     // upper bound of what storing the set cost the job
   std::optional<std::uint64_t> stopped_ns = {};  // how long all ranks were stopped
 };
 

@@ -76,9 +76,9 @@ struct Event {
 
   // --- About the images of a host of several.
 
-  // It is time for new images. truncates: a rank waits for the truncation of its journal. waits:
-  // one has since the newest set, or journals are more than half full. growth_cost_ns: of the
-  // memory that all journals of the host have taken since the newest set was wanted.
+  // It is time for new images. truncates: a rank is blocked until its journal is truncated. waits:
+  // a rank has been since the newest set, or the journals are more than half full. growth_cost_ns:
+  // estimated time of page faults in memory that the host's journals have gained since that set.
   struct ImagesDue {
     bool truncates;
     bool waits;

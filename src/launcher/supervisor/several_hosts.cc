@@ -41,9 +41,9 @@ void SupervisorCore::on(const Event::ImagesDue& e) {
   }
 }
 
-// Writing the parts of a set, and sending them, takes 3 % of the job's time at most; a fifth if the
-// user says when images are made, or if journals are nearly full. If journals, which are truncated
-// only then, have taken memory that cost more than that, it takes half.
+// Limits what sets cost the job: 3 % of its time; a fifth if the user gives the period of
+// snapshots, or if journals are nearly full; half if page faults of growing journals cost more than
+// a set does, because journals are truncated only when a set is stored.
 bool SupervisorCore::is_time_for_parts(const Event::ImagesDue& e) const {
   constexpr std::uint64_t kSeldom = 32, kOften = 4;
   if (!options_.survive_host || sets_.newest() == 0 || !lost_.empty()) return true;
@@ -121,8 +121,8 @@ void SupervisorCore::act_on_set(SetDecision decision) {
       holders_ = partners();
       lost_.clear();
       stored_at_ns_ = now_ns_;
-      // A rank that is kept from its processor keeps all others waiting, but not for longer than
-      // parts are stored at all.
+      // Ranks of all hosts may wait for one that lacks its processor, hence the sum over hosts; the
+      // elapsed time is a bound.
       cost_ns_ = std::min(std::exchange(costs_ns_, 0), now_ns_ - wanted_at_ns_);
       lost_cost_ns_ = 0;
       act(Action::KeepSet{sets_.wanted()});
@@ -137,7 +137,7 @@ void SupervisorCore::act_on_set(SetDecision decision) {
       break;
     case SetDecision::kGiveUp:
     case SetDecision::kKeepOneByOne:
-      // Parts that were stored for nothing count as well.
+      // Storing the parts has cost the job time although the set is abandoned.
       lost_cost_ns_ += std::min(std::exchange(costs_ns_, 0), now_ns_ - wanted_at_ns_);
       act(Action::GiveUpSet{sets_.wanted(), decision == SetDecision::kKeepOneByOne});
       break;

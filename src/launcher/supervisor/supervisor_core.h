@@ -323,9 +323,9 @@ class SupervisorCore {
   std::set<std::uint32_t> leaving_;               // hosts that are about to go
   std::uint64_t set_before_ = 0;                  // the newest number of a set when the notice came
   std::uint64_t wanted_at_ns_ = 0;                // the newest set
-  std::uint64_t stored_at_ns_ = 0, cost_ns_ = 0;  // the newest that is complete; to the job
-  std::uint64_t costs_ns_ = 0;                    // processor time for the one that is being stored
-  std::uint64_t lost_cost_ns_ = 0;                // of those that were given up since
+  std::uint64_t stored_at_ns_ = 0, cost_ns_ = 0;  // of the newest stored set; its cost to the job
+  std::uint64_t costs_ns_ = 0;                    // processor time, of the set that is being stored
+  std::uint64_t lost_cost_ns_ = 0;                // of sets abandoned since the newest stored one
   // With --survive host. By host: where it is now, and which one holds its part of the newest set.
   std::vector<std::string> places_;
   std::vector<std::string> spares_;

@@ -201,7 +201,7 @@ def back_after_the_end(t, moment, program):
             require(result.code == 0, f"exit code {result.code}", result)
             require_same(result, t.undisturbed(3, *command[program]), 3)
         if not result.named("rollback"):
-            # Its image was made when nothing that differs was left to be done.
+            # Its newest image is from behind the last random number, so the replay does not diverge.
             require(returns_by_kind(result)["image"] == 1, "rank 1 did not come back", result)
             continue
         require(len(result.named("rollback")) == 1, "the ranks did not go back once", result)
