@@ -23,7 +23,7 @@ struct Loan {
   // The departure that will show the bytes, if they are sent before it. context 0: it is a message.
   std::uint64_t context = 0, sequence = 0;
   Part part = Part::kNode;
-  std::uint32_t element_bytes = 0;  // as in Departure
+  Division division = {};
   // That gives these bytes. If they are received: that has sent them before their departure; 0: it
   // is a message.
   std::uint32_t incarnation = 0;

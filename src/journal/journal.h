@@ -118,7 +118,8 @@ class Journal {
     put(d->chain, what.chain);
     put(d->fingerprint, what.fingerprint);
     put(d->part, static_cast<std::uint32_t>(what.part));
-    put(d->element_bytes, what.element_bytes);
+    put(d->element_bytes, what.division.element_bytes);
+    put(d->readers, what.division.readers);
     put(d->incarnation, what.incarnation);
     d->ready.store(host_, Step::kDepart, departures.tail() + 1);
     departures.publish(Step::kDeparted);

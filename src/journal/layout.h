@@ -386,19 +386,35 @@ struct Contribution {
 // messages. A seqlock: ready := 0; contents; ready := its index in the log, + 1.
 struct alignas(kLine) Departure {
   OwnerWord<std::uint64_t> ready;
-  OwnerWord<std::uint64_t> sequence;     // of the operation
-  OwnerWord<std::uint64_t> value;        // as in Record
-  OwnerWord<std::uint64_t> bytes;        // of the value
-  OwnerWord<std::uint32_t> call;         // as in Record
-  OwnerWord<std::uint32_t> chain;        // as in Slot
-  OwnerWord<std::uint32_t> fingerprint;  // of the owner's own contribution
-  OwnerWord<std::uint32_t> part;         // Part
-  // 0: every node needs all of it. Else: each needs only its slice (engine::ChunkPlan::slice, of
-  // one chunk, by the order of nodes in the context), and this is the size of an element.
-  OwnerWord<std::uint32_t> element_bytes;
-  OwnerWord<std::uint32_t> incarnation;  // that the owner was
+  OwnerWord<std::uint64_t> sequence;       // of the operation
+  OwnerWord<std::uint64_t> value;          // as in Record
+  OwnerWord<std::uint64_t> bytes;          // of the value
+  OwnerWord<std::uint32_t> call;           // as in Record
+  OwnerWord<std::uint32_t> chain;          // as in Slot
+  OwnerWord<std::uint32_t> fingerprint;    // of the owner's own contribution
+  OwnerWord<std::uint32_t> part;           // Part
+  OwnerWord<std::uint32_t> element_bytes;  // as in Division
+  OwnerWord<std::uint32_t> incarnation;    // that the owner was
+  OwnerWord<std::uint32_t> readers;        // as in Division
 };
 static_assert(sizeof(Departure) == kLine);
+
+// Which of the other nodes of its context read a departure, and what of it (engine::slice_for).
+// Nodes are numbered in the order of their lowest members.
+struct Division {
+  static constexpr std::uint32_t kAll = 0;
+  static constexpr std::uint32_t kBut = 1u << 31;
+
+  std::uint32_t element_bytes = 0;  // 0: each reader reads all of it; else its slice alone
+  std::uint32_t readers = kAll;     // kAll; 1 + k: node k alone; kBut | k: all but node k
+
+  static constexpr std::uint32_t only(std::uint32_t k) { return 1 + k; }
+  static constexpr std::uint32_t all_but(std::uint32_t k) { return kBut | k; }
+  constexpr bool is_read_by(std::uint32_t k) const {
+    if (readers == kAll) return true;
+    return (readers & kBut) != 0 ? readers != all_but(k) : readers == only(k);
+  }
+};
 enum class Part : std::uint32_t {
   kNode,   // what the members of the node contribute, together; of a broadcast: the message
   kSlice,  // the slice of the result that this node has combined of all nodes' contributions
@@ -611,8 +627,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN17", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x37314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN18", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x38314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

@@ -44,8 +44,8 @@ struct Departed {
   std::uint32_t chain;        // as in Slot
   std::uint32_t fingerprint;  // of its own contribution
   Part part;
-  std::uint32_t element_bytes;  // as in Departure
-  std::uint32_t incarnation;    // that its rank was
+  Division division;
+  std::uint32_t incarnation;  // that its rank was
 };
 
 // What a rank has said of one of its versions.
@@ -123,7 +123,7 @@ class PeerView {
                            get(d.chain),
                            get(d.fingerprint),
                            static_cast<Part>(get(d.part)),
-                           get(d.element_bytes),
+                           {get(d.element_bytes), get(d.readers)},
                            get(d.incarnation)};
     order_stores();  // and loads
     if (d.ready.load(std::memory_order_relaxed) != k + 1) return std::nullopt;

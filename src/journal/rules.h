@@ -114,6 +114,8 @@ enum class Rule : std::uint8_t {
   kLogsOfTheirContext,   // relays: a log that has another context by now begins anew
   kNotKeptIsAsked,       // bytes that went to a program's buffer alone are asked for again
   kLentByThisProcess,    // a woken process has not what came to its predecessor's buffer since
+  kRoomForSlice,         // a node's slice of a scattered broadcast is given when there is room
+  kLooksAtLeader,        // a rank that waits for a slice looks at the leader that gives it
   kSetCarried,           // relays: the number of a set goes in front of what was shown behind it
   kCopiesGoBack,         // when all go back, so do the copies of what other hosts have shown
   kSetNeedsZones,        // a stored set has the zones that some rank's mark has not passed

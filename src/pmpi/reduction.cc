@@ -8,6 +8,7 @@
 #include "api.h"
 #include "copy/copy.h"
 #include "engine/collectives.h"
+#include "engine/division.h"
 #include "libc_recording/observed.h"
 #include "pmpi/buffers.h"
 #include "pmpi/call.h"
@@ -252,6 +253,39 @@ struct ReducePlan : ReductionPlan {
   };
 };
 
+// A large Reduce among several nodes.
+struct ReduceByNodesPlan {
+  static bool is_for(const ReducePlan& p, MPI_Comm comm) {
+    const auto* span = comm->comm->span;
+    if (span == nullptr || !p.bound.get().commutative) return false;
+    const auto value_bytes = static_cast<std::size_t>(p.type->reduced_bytes);
+    const std::uint32_t others =
+        comm->comm->members.size - span->members_of(span->node[static_cast<std::uint32_t>(p.root)]);
+    return value_bytes <= journal::kStageBytes && engine::is_reduced_by_nodes(others, p.bytes);
+  }
+  Signature signature(OpKind kind) const { return plan.signature(kind); }
+
+  struct Run {
+    explicit Run(const ReduceByNodesPlan& p)
+        : plan(p.plan), input(plan.type, plan.send, plan.count), result(plan.type, plan.receive) {
+      std::byte* to = plan.at_root ? result.place() : nullptr;
+      spec.input = input.data();
+      spec.input_bytes = spec.result_bytes = plan.bytes;
+      spec.reduction = &plan.bound.get();
+      spec.only = static_cast<std::uint32_t>(plan.root);
+      spec.early = to != nullptr && apart(input.data(), plan.bytes, to, plan.bytes) ? to : nullptr;
+    }
+    void deliver(const Outcome& o) {
+      if (plan.at_root) result.deliver(o.data(), plan.count);
+    }
+    const ReducePlan& plan;
+    const Contribution input;
+    const Result result;
+    ReplicatedSpec spec;
+  };
+  const ReducePlan& plan;
+};
+
 struct ScanPlan : ReductionPlan {
   std::size_t count;
   bool exclusive;
@@ -362,6 +396,9 @@ int reduce(const void* site, const void* sendbuf, void* recvbuf, int count, MPI_
   ReducePlan plan;
   if (const int code = plan.check(kName, comm, sendbuf, recvbuf, count, datatype, op, root)) {
     return code;
+  }
+  if (ReduceByNodesPlan::is_for(plan, comm)) [[unlikely]] {
+    return run(kName, site, comm, OpKind::kReduce, ReduceByNodesPlan{plan});
   }
   return run(kName, site, comm, OpKind::kReduce, plan);
 }

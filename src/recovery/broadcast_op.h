@@ -3,7 +3,7 @@
 //
 // If the members are on nodes that share only messages (kSpans), the root gives the bytes to the
 // leaders of the other nodes, each of which makes the record of its node. What it has given is the
-// broadcast then, with or without the root's record.
+// broadcast then, with or without the root's record. A large one is scattered (scattered.h).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "journal/lending.h"
 #include "recovery/node_exchange.h"
 #include "recovery/replicated.h"
+#include "recovery/scattered.h"
 
 namespace rejoin::recovery {
 
@@ -27,7 +28,11 @@ class BroadcastOp final : public Replicated<H> {
       : Replicated<H>(ops, comm, call, spec, outcome, nonblocking, false),
         root_(static_cast<std::uint32_t>(call.signature.root)),
         source_(source_of(comm, e_.sequence, root_)),
-        lending_(ops.host) {}
+        lending_(ops.host) {
+    if constexpr (kSpans) {
+      if (is_scattered()) scattered_.emplace(ops, comm, root_);
+    }
+  }
 
   // Goes on as far as it can without waiting. thorough: looks at everything that may end the wait,
   // not only at what is most likely to. Not to be called again once it is done or has failed.
@@ -35,7 +40,10 @@ class BroadcastOp final : public Replicated<H> {
     if (this->was_woken()) [[unlikely]] {
       if (const Progress p = this->begin_again(); p != Progress::kPending) return p;
       c_.root_tail = 0;
-      if constexpr (kSpans) lending_.end();
+      if constexpr (kSpans) {
+        lending_.end();
+        if (scattered_) scattered_->begin_again();
+      }
     }
     if (!begun_) {
       if (const Progress p = begin(); p != Progress::kPending || this->was_woken()) return p;
@@ -86,7 +94,7 @@ class BroadcastOp final : public Replicated<H> {
     if constexpr (kSpans) {
       this->note_contribution();
       Departures<H>(ops_, c_, e_)
-          .give(journal::Part::kNode, value, spec_.result_bytes, this->fingerprint_);
+          .give(journal::Part::kNode, value, spec_.result_bytes, this->fingerprint_, division());
     }
     ops_.execution.inside();
     if (this->is_next()) this->commit(value);
@@ -104,7 +112,7 @@ class BroadcastOp final : public Replicated<H> {
     if constexpr (kSpans) {
       Departures<H>(ops_, c_, e_)
           .put(journal::Part::kNode, value, static_cast<const std::byte*>(spec_.input),
-               spec_.result_bytes, 0, [&] { chunks(c_.span->near); });
+               spec_.result_bytes, division(), [&] { chunks(c_.span->near); });
     } else {
       chunks(c_.members);
     }
@@ -130,9 +138,42 @@ class BroadcastOp final : public Replicated<H> {
     this->give(given->value, false);
     return this->end(Status::kOk);
   }
+  // Depends on nothing in which members may differ.
+  bool is_scattered() const {
+    return !nonblocking_ && engine::is_scattered(c_.span->nodes, spec_.result_bytes);
+  }
+  Division division() const {
+    return scattered_ ? Scattered<H>::of_root(*c_.span, root_) : Division{};
+  }
+  // For the slice that the leader gives.
+  bool slice_has_room() {
+    if (!scattered_ || journal::breaks(ops_.host, Rule::kRoomForSlice)) return true;
+    return !scattered_->is_to_give() || readers_have_room();
+  }
+  Progress advance_scattered(bool thorough) {
+    Departures<H> departures(ops_, c_, e_);
+    const Progress p = scattered_->advance(
+        departures, spec_.result_bytes, static_cast<std::byte*>(spec_.early), thorough,
+        [this](std::size_t bytes) { return this->allocate(bytes); },
+        [this] { return !this->woken_before_taking(); });
+    if (p == Progress::kFailed) return this->mismatch(departures.other());
+    if (p == Progress::kPending && this->was_woken()) return p;
+    if (p == Progress::kPending) {
+      const bool at_root = journal::breaks(ops_.host, Rule::kLooksAtLeader);
+      const std::uint32_t other = at_root ? root_ : scattered_->waits_for(departures);
+      return thorough ? this->look_for_disagreement(other) : p;
+    }
+    if (this->woken_before_taking()) [[unlikely]]
+      return Progress::kPending;
+    ops_.execution.inside();
+    this->commit(scattered_->value());
+    this->give(scattered_->value(), spec_.early != nullptr);
+    return this->end(Status::kOk);
+  }
   Progress advance_leader(bool thorough) {
-    if (!readers_are_near()) return wait_for_readers(thorough);
+    if (!readers_are_near() || !slice_has_room()) return wait_for_readers(thorough);
     if (!this->is_next()) return Progress::kPending;
+    if (scattered_) return advance_scattered(thorough);
     Departures<H> departures(ops_, c_, e_);
     journal::Departed d;
     const Progress p =
@@ -253,6 +294,12 @@ class BroadcastOp final : public Replicated<H> {
   };
   // The buffer of a leader that waits for what another node's root gives.
   [[no_unique_address]] std::conditional_t<kSpans, journal::Lending<H>, NoLending> lending_;
+  struct NotScattered {
+    explicit operator bool() const { return false; }
+  };
+  // If the broadcast is.
+  [[no_unique_address]] std::conditional_t<kSpans, std::optional<Scattered<H>>, NotScattered>
+      scattered_;
 };
 
 }  // namespace rejoin::recovery

@@ -13,13 +13,12 @@
 #include "journal/rules.h"
 #include "journal/step.h"
 #include "recovery/span.h"
+#include "recovery/types.h"
 
 namespace rejoin::recovery {
 
 using journal::Rule;
 using journal::Step;
-
-inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
 struct Arrived;
 struct Receive;

@@ -2,7 +2,8 @@
 // contribute, and combine what all nodes give, in an order that follows from the layout alone.
 //
 //   reduction, small    every leader reads all nodes' parts and combines them
-//   reduction, large    leader k combines slice k of all parts, and gives it to the other leaders
+//   reduction, large    leader k combines slice k of all parts, and gives it to the other leaders;
+//                       to that of one node alone, if only one member gets the result
 //   gathering           every leader copies the blocks of all members to their places in the result
 //   not commutative     every leader combines the contributions of all members in their order
 #pragma once
@@ -13,8 +14,8 @@
 #include <optional>
 
 #include "copy/copy.h"
+#include "engine/division.h"
 #include "engine/node_parts.h"
-#include "engine/plan.h"
 #include "journal/lending.h"
 #include "journal/pieces.h"
 #include "recovery/operations.h"
@@ -22,6 +23,7 @@
 
 namespace rejoin::recovery {
 
+using engine::Division;
 using journal::Departed;
 using journal::Part;
 using journal::Progress;
@@ -46,35 +48,34 @@ class Departures {
   }
 
   // REQUIRES that all earlier operations have their records, and that it is not given().
-  // `element_bytes`: as in Departure.
   void give(Part part, std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint,
-            std::uint32_t element_bytes = 0) {
+            const Division& division = {}) {
     const std::uint32_t chain = c_.chain == journal::kUnlinked ? journal::kUnlinked : e_.chain;
     ops_.journal.depart(c_.span->departures,
-                        {e_.sequence, value, bytes, e_.call, chain, fingerprint, part,
-                         element_bytes, ops_.execution.incarnation()});
+                        {e_.sequence, value, bytes, e_.call, chain, fingerprint, part, division,
+                         ops_.execution.incarnation()});
     if (!journal::breaks(ops_.host, Rule::kRingAfterDeparture)) ring_leaders();
   }
 
   // Copies `bytes` at `data`, which do not change meanwhile, to `value` in this rank's region, for
   // a departure that is given next. The other nodes are sent them before they lie there.
   void put(Part part, std::uint64_t value, const std::byte* data, std::size_t bytes,
-           std::uint32_t element_bytes = 0) {
-    put(part, value, data, bytes, element_bytes, [&] {
+           const Division& division = {}) {
+    put(part, value, data, bytes, division, [&] {
       H& host = ops_.host;
       host.payload_stores().copy(journal::own_bytes(host, value), data, bytes);
     });
   }
   template <class Copy>
   void put(Part part, std::uint64_t value, const std::byte* data, std::size_t bytes,
-           std::uint32_t element_bytes, Copy&& copy) {
+           const Division& division, Copy&& copy) {
     H& host = ops_.host;
     const bool is_large = bytes >= kLeastAhead;
     journal::Loan loan = {value, const_cast<std::byte*>(data), bytes};
     loan.context = c_.members.context;
     loan.sequence = e_.sequence;
     loan.part = part;
-    loan.element_bytes = element_bytes;
+    loan.division = division;
     loan.incarnation = ops_.execution.incarnation();
     const bool lent = is_large && host.send_from(&loan);
     // A step of a connection sends at most a mebibyte.
@@ -167,7 +168,7 @@ class NodeExchange {
   Departures<H>& departures() { return departures_; }
   // Gives the part of this rank's node. Each leader reads only its slice of a sliced reduction.
   void give(std::uint64_t value, std::size_t bytes, std::uint32_t fingerprint) {
-    departures_.give(Part::kNode, value, bytes, fingerprint, element_bytes());
+    departures_.give(Part::kNode, value, bytes, fingerprint, division());
   }
   // Copies the contribution of the only member of this rank's node to `value`, to be given: all of
   // it that other leaders read, and this rank's next incarnation if its input may be another one.
@@ -179,7 +180,7 @@ class NodeExchange {
     };
     const bool leaves_out = is_sliced() && !ops_.may_contribute_others();
     const Slice mine = leaves_out ? slice(span_.mine) : Slice{bytes, bytes};
-    departures_.put(Part::kNode, value, input, bytes, element_bytes(), [&] {
+    departures_.put(Part::kNode, value, input, bytes, division(), [&] {
       copy(0, mine.begin);
       copy(mine.end, bytes);
     });
@@ -201,7 +202,7 @@ class NodeExchange {
                                .chain = 0,
                                .fingerprint = 0,
                                .part = Part::kNode,
-                               .element_bytes = 0,
+                               .division = {},
                                .incarnation = 0};
     next_ = 0;
     result_ = 0;
@@ -214,7 +215,7 @@ class NodeExchange {
     if (part_ == Part::kNode) {
       if (const Progress p = collect(thorough); p != Progress::kDone) return p;
       const Slice mine = slice(span_.mine);
-      const std::size_t bytes = early_ != nullptr ? mine.end - mine.begin : spec_.result_bytes;
+      const std::size_t bytes = has_slice_alone() ? mine.end - mine.begin : spec_.result_bytes;
       if (result_ == 0 && bytes > journal::kInlineBytes) result_ = allocate(bytes);
       if (gathers()) {
         spec_.reduction != nullptr ? fold_members(result()) : place(result());
@@ -227,6 +228,10 @@ class NodeExchange {
       give_slice(mine);
       part_ = Part::kSlice;
       next_ = 0;
+    }
+    if (!gets_result()) {
+      result_ = 0;
+      return Progress::kDone;
     }
     if (const Progress p = collect(thorough); p != Progress::kDone) return p;
     if (early_ != nullptr) list_pieces(allocate(span_.nodes * sizeof(journal::Piece)));
@@ -241,18 +246,20 @@ class NodeExchange {
   // each leader combines one slice. Smaller ones take one exchange, and each leader combines all of
   // it.
   static constexpr std::size_t kDirectBytes = 4 * 1024;
-  using Slice = engine::ChunkPlan::Slice;
+  using Slice = engine::Slice;
 
-  std::uint32_t element_bytes() const {
-    return is_sliced() ? static_cast<std::uint32_t>(spec_.reduction->element_bytes) : 0;
+  Division division() const {
+    if (!is_sliced()) return {};
+    return {.element_bytes = static_cast<std::uint32_t>(spec_.reduction->element_bytes)};
   }
   bool is_sliced() const { return !gathers() && spec_.result_bytes > kDirectBytes; }
   Slice slice(std::uint32_t k) const {
-    if (!is_sliced()) return {0, spec_.result_bytes};
-    return engine::chunk_plan(span_.nodes, spec_.result_bytes, spec_.reduction->element_bytes,
-                              spec_.result_bytes)
-        .slice(0, k);
+    return engine::slice_for(k, span_.nodes, spec_.result_bytes, division());
   }
+  // Whether members of this node get the result.
+  bool gets_result() const { return spec_.only == kNobody || span_.node[spec_.only] == span_.mine; }
+  // Whether the result of a sliced reduction lies nowhere as a whole in this rank's memory.
+  bool has_slice_alone() const { return early_ != nullptr || (is_sliced() && !gets_result()); }
   std::byte* result() {
     return spec_.result_bytes > journal::kInlineBytes ? journal::own_bytes(ops_.host, result_)
                                                       : reinterpret_cast<std::byte*>(&result_);
@@ -339,20 +346,24 @@ class NodeExchange {
   // Combines this node's slice, unless that was given before, and gives it.
   void give_slice(Slice mine) {
     const std::size_t bytes = mine.end - mine.begin;
-    std::byte* const out = (early_ != nullptr ? early_ : result()) + mine.begin;
+    std::byte* const out = early_ != nullptr   ? early_ + mine.begin
+                           : has_slice_alone() ? result()
+                                               : result() + mine.begin;
     if (const auto before = departures_.given(Part::kSlice, fingerprint_)) {
       copy_payload(out, departures_.bytes_of(*before), bytes);
       span_.given[span_.mine] = *before;
       return;
     }
     fold(out, mine);
-    std::uint64_t value = early_ != nullptr ? result_ : result_ + mine.begin;
+    std::uint64_t value = has_slice_alone() ? result_ : result_ + mine.begin;
+    Division to_readers;
+    if (spec_.only != kNobody) to_readers.readers = Division::only(span_.node[spec_.only]);
     if (bytes <= journal::kInlineBytes) {
       journal::copy_inline(&value, out, bytes);
     } else if (early_ != nullptr) {
-      departures_.put(Part::kSlice, value, out, bytes);
+      departures_.put(Part::kSlice, value, out, bytes, to_readers);
     }
-    departures_.give(Part::kSlice, value, bytes, fingerprint_);
+    departures_.give(Part::kSlice, value, bytes, fingerprint_, to_readers);
     span_.given[span_.mine].value = value;
     span_.given[span_.mine].bytes = bytes;
   }

@@ -162,13 +162,18 @@ struct Loaded {
   bool restored;               // by an earlier incarnation, not by --resume
 };
 
+inline constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
 // An operation whose result is the same bytes at every member that gets it: Barrier, Bcast,
-// Allreduce, Allgather(v), Reduce_scatter, making communicators.
+// Allreduce, Allgather(v), Reduce_scatter, making communicators; a large Reduce among several nodes
+// (engine::is_reduced_by_nodes).
 struct ReplicatedSpec {
   const void* input = nullptr;  // this rank's contribution; must not change until the call returns
   std::size_t input_bytes = 0;  // Allreduce: of the vector. Bcast: root only. Allgather: own
   std::size_t result_bytes = 0;
-  const engine::Reduction* reduction = nullptr;  // Allreduce and Reduce_scatter
+  const engine::Reduction* reduction = nullptr;  // Allreduce, Reduce and Reduce_scatter
+  // Reduce: the only member that gets the result; data() of the others is nothing.
+  std::uint32_t only = kNobody;
   // Allgather(v): byte offset of member i's block in the packed result, [size + 1] entries; null:
   // all blocks have input_bytes.
   const std::size_t* blocks = nullptr;

@@ -322,6 +322,7 @@ bool Sink::append_departure(const Head& head, const std::byte* body) {
   copy(&Departure::fingerprint);
   copy(&Departure::part);
   copy(&Departure::element_bytes);
+  copy(&Departure::readers);
   copy(&Departure::incarnation);
   put(d->ready, tail + 1);
   put(log->tail, tail + 1);

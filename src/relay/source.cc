@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/plan.h"
+#include "engine/division.h"
 #include "journal/contexts.h"
 #include "journal/log.h"
 #include "journal/not_kept.h"
@@ -348,17 +348,11 @@ void Source::departures(Context& c) {
   }
 }
 
-// What the other node reads of the bytes of a departure.
-Source::Range Source::read_of(std::uint64_t bytes, std::uint32_t element, const Context& c) {
-  if (element == 0) return {0, bytes};
-  const auto slice = engine::chunk_plan(c.nodes, bytes, element, bytes).slice(0, c.to);
-  return {slice.begin, slice.end};
-}
-
 void Source::payload_of(const Departure& d, const Context& c) {
   const std::uint64_t bytes = d.bytes.load(), at = d.value.load();
   if (bytes <= journal::kInlineBytes) return;
-  Range range = read_of(bytes, d.element_bytes.load(), c);
+  const journal::Division division = {d.element_bytes.load(), d.readers.load()};
+  engine::Slice range = engine::slice_for(c.to, c.nodes, bytes, division);
   const bool is_ahead = c.ahead.at == at && c.ahead.sequence == d.sequence.load() &&
                         c.ahead.incarnation == d.incarnation.load();
   if (is_ahead) range.begin += c.ahead.sent;
@@ -371,7 +365,8 @@ void Source::ahead(const Rank& r, Context& c) {
   const journal::Loan& loan = *loan_;
   const Offset region = journal::region_offset(journal::header_of(base_), r.rank);
   if (loan.at < region || loan.at >= region + journal::header_of(base_)->region_bytes) return;
-  const Range range = read_of(loan.bytes, loan.element_bytes, c);
+  const engine::Slice range = engine::slice_for(c.to, c.nodes, loan.bytes, loan.division);
+  if (range.begin == range.end) return;
   if (c.ahead.at != loan.at || c.ahead.sequence != loan.sequence ||
       c.ahead.incarnation != loan.incarnation) {
     c.ahead = {loan.at, loan.sequence, loan.incarnation, 0};

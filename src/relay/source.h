@@ -136,10 +136,6 @@ class Source {
   void new_context(Rank& r, std::uint64_t place, const journal::ContextEntry& entry);
   void past(Rank& r, std::uint64_t place, std::uint64_t id);
   bool find_nodes(const journal::ContextBlock& block, Context& c);
-  struct Range {
-    std::uint64_t begin, end;
-  };
-  static Range read_of(std::uint64_t bytes, std::uint32_t element, const Context& c);
   void payload_of(const journal::Departure& d, const Context& c);
   void ahead(const Rank& r, Context& c);
   void messages(Channel& c);

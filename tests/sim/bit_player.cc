@@ -255,20 +255,35 @@ void BitPlayer::finish(End&& end) {
 }
 
 void BitPlayer::broadcast(std::uint32_t root, std::uint64_t value) {
+  broadcast(root, &value, 1, false);
+}
+void BitPlayer::large_broadcast(std::uint32_t root, std::uint64_t value, bool early) {
+  std::array<std::uint64_t, engine::kLeastScattered / sizeof value + 1> words;
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = root == rank() ? value + i : 0;
+  broadcast(root, words.data(), words.size(), early);
+}
+void BitPlayer::broadcast(std::uint32_t root, std::uint64_t* words, std::size_t count, bool early) {
   const std::uint64_t sequence = operations_++;
+  const std::size_t bytes = count * sizeof *words;
   recovery::ReplicatedSpec s;
   if (root == rank()) {
-    s.input = &value;
-    s.input_bytes = sizeof value;
-    happened(Kind::kBroadcast, root, sequence, 0, value);
+    s.input = words;
+    s.input_bytes = bytes;
+    happened(Kind::kBroadcast, root, sequence, 0, words[0]);
+  } else if (early) {
+    s.early = words;
   }
-  s.result_bytes = sizeof value;
+  s.result_bytes = bytes;
   const recovery::Outcome o =
-      rank_.replicated(*comm_, call(OpKind::kBcast, sizeof value, static_cast<int>(root)), s);
+      rank_.replicated(*comm_, call(OpKind::kBcast, bytes, static_cast<int>(root)), s);
   if (o.status != recovery::Status::kOk) job_.fail_if(rank_.last_error());
   if (root == rank()) return;
-  happened(Kind::kHeard, root, sequence, 0, value_of(o));
-  state_ = journal::mix(state_ + value_of(o));
+  std::memmove(words, o.data(), bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (words[i] != words[0] + i) job_.fail_if("a part of a broadcast is another one's");
+  }
+  happened(Kind::kHeard, root, sequence, 0, words[0]);
+  state_ = journal::mix(state_ + words[0]);
 }
 
 std::uint64_t BitPlayer::count_sent(std::uint32_t to) const {

@@ -38,6 +38,9 @@ class BitPlayer {
   // Makes two communicators of all ranks, computes a sum in each, and frees them.
   void sums_elsewhere(std::uint64_t contribution);
   void broadcast(std::uint32_t root, std::uint64_t value);
+  // The same with so many numbers, value + index, that six nodes scatter it. early: to a buffer
+  // that is offered.
+  void large_broadcast(std::uint32_t root, std::uint64_t value, bool early);
   void barrier() { sum(0); }
   // Makes a checkpoint. The global model is the newest sum, the local one the state.
   void checkpoint();
@@ -65,6 +68,7 @@ class BitPlayer {
   void finish(End&& end);
   std::uint64_t count_sent(std::uint32_t to) const;
   void summed(std::uint64_t sequence, std::uint64_t sum);
+  void broadcast(std::uint32_t root, std::uint64_t* words, std::size_t count, bool early);
   void happened(Happened::Kind kind, std::uint32_t peer, std::uint64_t index, std::uint64_t message,
                 std::uint64_t value);
   SimRank::Comm* communicator(std::uint64_t context);

@@ -22,6 +22,14 @@ void messages(BitPlayer& p) {
   p.barrier();
 }
 
+// The bits decide what is broadcast to nodes that give slices of it to each other.
+void large_broadcasts(BitPlayer& p) {
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    p.large_broadcast(i % p.ranks(), p.number(1000) + p.state(), p.rank() % 2 == 0);
+    p.sum(p.number(1000));
+  }
+}
+
 // The bits decide the values that one rank gathers, while it waits for something else.
 void gathers(BitPlayer& p) {
   for (std::uint32_t i = 0; i < 3; ++i) {
@@ -214,6 +222,8 @@ std::vector<World> bit_worlds() {
   add_apart("back-apart-sums", 3, 30, again<sums>);
   add_apart("back-apart", 3, 40, all_longer);
   add_apart("back-apart-pieces", 3, 40, large_sums);
+  add_apart("back-apart-scattered", 7, 60, large_broadcasts);
+  worlds.back().nodes = 6;
   add_back("back-gathers", 3, 25, again<gathers>);
   add_back("back-gathers-often", 4, 12, gathers);
   add_back("back-choice", 3, 30, choice);

@@ -305,6 +305,16 @@ void pieces(Player& p) {
   }
 }
 
+// Broadcasts of which three nodes give slices to each other, and reductions to one of them.
+void scattered(Player& p) {
+  Comm all = p.everyone();
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    p.bcast(all, i % 3, 33001, {.early = p.rank() != (i + 1) % 3});
+    p.reduce(all, i % 3, 17000);
+    p.allreduce(all, 1);
+  }
+}
+
 // Images are made while messages are written, whose receivers have them when they are made.
 void exchanged(Player& p) {
   constexpr std::size_t kThreePieces = 2 * 16 * 1024 / sizeof(Element) + 100;
@@ -336,6 +346,9 @@ std::vector<World> image_worlds() {
   on_nodes_apart();
   add("images-pieces", 3, 100, pieces);
   on_nodes_apart();
+  add("images-scattered", 3, 100, scattered);
+  on_nodes_apart();
+  worlds.back().nodes = 3;
   add("images-payload", 2, 150, payload);
   add("images-many", 2, 400, many);
   add("images-apart-many", 2, 400, many);

@@ -227,6 +227,7 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   u.result_bytes = count * sizeof(Element);
   u.reduction = reduction;
   u.blocks = blocks;
+  if (kind == OpKind::kReduce) u.only = static_cast<std::uint32_t>(root);
   Buffer offered;
   if (early) {
     offered = buffer(count);
@@ -252,7 +253,8 @@ Status Player::replicated(Comm& c, OpKind kind, int root, const Buffer& in, std:
   retagged_comm_ = nullptr;
   hint_ = {};
   if (early && kind == OpKind::kBcast) probe_head_start(offered, o);
-  return end_replicated(c, o, kind, u.result_bytes);
+  return end_replicated(c, o, kind,
+                        u.only == recovery::kNobody || u.only == c.me ? u.result_bytes : 0);
 }
 
 // In a broadcast only the copier of chunks writes to the offered buffer.
@@ -282,14 +284,17 @@ Status Player::end_replicated(Comm& c, const recovery::Outcome& o, OpKind kind, 
   }
   Oracle& oracle = job_.oracle();
   const Given g = given(c, o);
+  const bool is_common = kind != OpKind::kReduce;  // all members get the same
   if (job_.world().disagreement != Disagreement::kSomewhere) {
     const bool synchronises = kind != OpKind::kBcast && !replays_bootstrap();
-    job_.fail_if(oracle.returned_replicated(*c.group, g.sequence, g.number, c.me, failed,
-                                            synchronises, result, bytes));
+    job_.fail_if(is_common ? oracle.returned_replicated(*c.group, g.sequence, g.number, c.me,
+                                                        failed, synchronises, result, bytes)
+                           : oracle.returned_channel(*c.group, g.sequence, g.number, c.me, failed,
+                                                     hash_of_bytes(result, bytes) | 1));
   }
   const std::uint64_t hash = failed ? 1 : hash_of_bytes(result, bytes);
   job_.simulation().note(rank_.host(), "has the outcome of operation", g.sequence, hash);
-  end(c, g, hash, true);
+  end(c, g, hash, is_common);
   return o.status;
 }
 

@@ -112,6 +112,13 @@ Status Player::channel(Comm& c, OpKind kind, int root, const Buffer& in, const B
 
 Status Player::reduce(Comm& c, std::uint32_t root, std::size_t count) {
   if (c.comm == nullptr) return Status::kOk;
+  const auto* span = c.comm->span;
+  if (span != nullptr && engine::is_reduced_by_nodes(c.size() - span->members_of(span->node[root]),
+                                                     count * sizeof(Element))) {
+    const Reduction r = reduction(false);
+    return replicated(c, OpKind::kReduce, static_cast<int>(root), contribution(c, count, true),
+                      count, &r, nullptr, c.me == root);
+  }
   const Buffer in = contribution(c, count, false);
   const Buffer out = buffer(c.me == root ? count : 0);
   const Buffer more = buffer(c.me == root && job_.world().nodes > 1 ? 2 * count : 0);

@@ -17,6 +17,7 @@ constexpr std::size_t kSlicedCount = 2100;      // through one extent, from 2 ra
 constexpr std::size_t kPipelinedCount = 66000;  // three chunks: staging buffers are reused
 constexpr std::size_t kTwoChunksCount = 8400;   // two chunks of a gathered block
 constexpr std::size_t kChunksCount = 8200;      // a broadcast in three chunks
+constexpr std::size_t kScatteredCount = 33001;  // that among three nodes is scattered
 
 using Comm = Player::Comm;
 
@@ -373,6 +374,30 @@ void add_communicators(Worlds& worlds) {
   pieces.nodes = 2;
   pieces.apart = true;
   worlds.add(pieces, kAttempts);
+  // Large broadcasts and rooted reductions among three nodes, of which one has two members: their
+  // leaders give slices to each other, or to one of them.
+  World scattered = {"apart-scattered", 4, [](Player& p) {
+                       Comm all = p.everyone(), some = p.comm({2, 0, 1});
+                       for (std::uint32_t i = 0; i < 3; ++i) {
+                         p.bcast(all, i, kScatteredCount, {.early = p.rank() != (i + 1) % 4});
+                         p.bcast(some, i, kScatteredCount, {.early = true});
+                       }
+                       p.allreduce(all, 1);
+                     }};
+  scattered.nodes = 3;
+  scattered.apart = true;
+  worlds.add(scattered, kAttempts);
+  World rooted = {"apart-rooted", 4, [](Player& p) {
+                    Comm all = p.everyone(), some = p.comm({2, 0, 1});
+                    for (std::uint32_t i = 0; i < 4; ++i) {
+                      p.reduce(all, i, kChunksCount);
+                      p.reduce(some, i % 3, 2 * kChunksCount);
+                    }
+                    p.barrier(all);
+                  }};
+  rooted.nodes = 3;
+  rooted.apart = true;
+  worlds.add(rooted, kAttempts);
 }
 
 void add_kills(Worlds& worlds) {
@@ -423,6 +448,33 @@ void add_disagreements(Worlds& worlds) {
                  }};
   roots.disagreement = Disagreement::kSomewhere;
   worlds.add(roots, kDisagreements);
+  World leaders = {"disagree-scattered", 4, [](Player& p) {  // a leader waits for another one
+                     Comm all = p.everyone();
+                     if (p.rank() == 1) {
+                       p.allreduce(all, 1);
+                     } else {
+                       p.bcast(all, 0, kScatteredCount);
+                     }
+                     p.allreduce(all, 1);
+                   }};
+  leaders.disagreement = Disagreement::kSomewhere;
+  leaders.nodes = 3;
+  leaders.apart = true;
+  worlds.add(leaders, kDisagreements);
+  World absent = {"disagree-checkpoint-scattered", 3, [](Player& p) {
+                    Comm all = p.everyone();
+                    p.load();
+                    p.end_bootstrap_phase();
+                    if (p.rank() == 1) {
+                      p.checkpoint(all);
+                    } else {
+                      p.bcast(all, 0, kScatteredCount);
+                    }
+                  }};
+  absent.disagreement = Disagreement::kSomewhere;
+  absent.nodes = 3;
+  absent.apart = true;
+  worlds.add(absent, {Probe::kMismatch});
   World channel = {"disagree-channel", 2, [](Player& p) {
                      Comm all = p.everyone();
                      if (p.rank() == 0) {
@@ -532,6 +584,16 @@ void add_limit(Worlds& worlds) {
   broadcasts.most_journal_bytes = 8 << 20;
   worlds.add(broadcasts, {});
 
+  World slices = {"limit-scattered", 3, [](Player& p) {  // nor does a leader that gives its slice
+                    Comm all = p.everyone();
+                    for (std::size_t i = 0; i < 150; ++i) p.bcast(all, 0, kScatteredCount);
+                  }};
+  slices.nodes = 3;
+  slices.apart = true;
+  slices.journal_limit_bytes = 8 << 20;
+  slices.most_journal_bytes = 16 << 20;
+  worlds.add(slices, {});
+
   World turns = {"limit-broadcasts-in-turn", 2,
                  [](Player& p) {  // roots close zones, whichever communicator did it before
                    Comm all = p.everyone(), twin = p.comm({1, 0});
@@ -594,7 +656,7 @@ bool find_world(const std::string& name, World* world) {
   if (name.starts_with(kApart)) {
     if (!find_world(name.substr(kApart.size()), world)) return false;
     world->name = name;
-    world->nodes = 2;
+    world->nodes = std::max(world->nodes, 2u);
     world->apart = true;
     world->never_full = false;  // results lie in the journal several times
     return true;
