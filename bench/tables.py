@@ -108,8 +108,9 @@ def marked(ratio, target):
     return f"**{ratio:.2f}**" if target is not None and ratio > target else f"{ratio:.2f}"
 
 
-def print_table(title, unit, rounds, targets):
-    """Prints the table of `rounds`, a list of Round. targets: see targets(). Returns the summary."""
+def print_table(title, unit, rounds, targets, bound="the copies"):
+    """Prints the table of `rounds`, a list of Round. targets: see targets(). bound: what Round.bounds
+    are. Returns the summary."""
     rows = summary(of_one_mode(rounds))
     names = list(rows[0].times)
     with_ratio = any(row.ratio is not None for row in rows)
@@ -118,7 +119,7 @@ def print_table(title, unit, rounds, targets):
     if with_ratio:
         heads.append("ratio to the faster" if len(names) > 2 else "ratio")
     if with_bound:
-        heads += [f"the copies ({unit})", "ratio to them"]
+        heads += [f"{bound} ({unit})", "ratio to that"]
     print("| " + " | ".join(heads) + " |")
     print("| --- |" + " ---: |" * (len(heads) - 1))
     for row in rows:

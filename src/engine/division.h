@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "engine/plan.h"
-#include "journal/layout.h"
+#include "journal/division.h"
 
 namespace rejoin::engine {
 
@@ -37,8 +37,9 @@ constexpr bool is_scattered(std::uint32_t nodes, std::size_t bytes) {
 // Whether a Reduce of `bytes` is carried out as a reduction by the leaders of the nodes; else each
 // member sends its contribution to the root. `others`: members that are not on the root's node. The
 // root's link then carries twice the vector, or less, instead of `others` times.
+inline constexpr std::size_t kLeastByNodes = 32 * 1024;
 constexpr bool is_reduced_by_nodes(std::uint32_t others, std::size_t bytes) {
-  return others > 1 && bytes * (others - 1) >= kLeastSaved / 2;
+  return others > 1 && bytes >= kLeastByNodes && bytes * (others - 1) >= kLeastSaved / 2;
 }
 
 }  // namespace rejoin::engine

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "journal/division.h"
 #include "journal/layout.h"
 #include "journal/mix.h"
 

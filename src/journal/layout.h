@@ -398,26 +398,10 @@ struct alignas(kLine) Departure {
   OwnerWord<std::uint32_t> readers;        // as in Division
 };
 static_assert(sizeof(Departure) == kLine);
-
-// Which of the other nodes of its context read a departure, and what of it (engine::slice_for).
-// Nodes are numbered in the order of their lowest members.
-struct Division {
-  static constexpr std::uint32_t kAll = 0;
-  static constexpr std::uint32_t kBut = 1u << 31;
-
-  std::uint32_t element_bytes = 0;  // 0: each reader reads all of it; else its slice alone
-  std::uint32_t readers = kAll;     // kAll; 1 + k: node k alone; kBut | k: all but node k
-
-  static constexpr std::uint32_t only(std::uint32_t k) { return 1 + k; }
-  static constexpr std::uint32_t all_but(std::uint32_t k) { return kBut | k; }
-  constexpr bool is_read_by(std::uint32_t k) const {
-    if (readers == kAll) return true;
-    return (readers & kBut) != 0 ? readers != all_but(k) : readers == only(k);
-  }
-};
 enum class Part : std::uint32_t {
   kNode,   // what the members of the node contribute, together; of a broadcast: the message
-  kSlice,  // the slice of the result that this node has combined of all nodes' contributions
+  kSlice,  // the slice of the result that this node has combined of all nodes' contributions, or
+           // that it was given of a broadcast
 };
 
 // A rank's part of one communicator. Outlives Comm_free, Finalize and the process.

@@ -5,6 +5,7 @@
 
 #include "journal/contexts.h"
 #include "journal/log.h"
+#include "journal/pieces.h"
 #include "journal/shared.h"
 
 namespace rejoin::journal {
@@ -121,7 +122,25 @@ class OneRank {
         if (d->sequence.load() < from) break;
         add_value(d->value.load(), d->bytes.load());
       }
+      for (std::uint32_t m = 0; m < block.size; ++m) {
+        if (contains(world[m])) pieces(world[m], block.context, from);
+      }
     });
+  }
+  // A record of an own member in pieces names what was given, also if its owner has given it again
+  // elsewhere since all ranks have gone back, so that no departure names it any more.
+  void pieces(std::uint32_t member, std::uint64_t context, std::uint64_t from) {
+    ContextBlock* block = find_context(base_, member, context).block;
+    if (block == nullptr || !holds(Rule::kSetNeedsPieces)) return;
+    Log& log = block->records;
+    for (std::uint64_t k = log.tail.load(std::memory_order_acquire); k > from; --k) {
+      std::uint64_t run;
+      const auto* record = log_place<Record>(base_, log, k - 1, &run);
+      if (record == nullptr) break;
+      if (!is_in_pieces(record->value)) continue;
+      for (const Piece& piece : pieces_of(base_, record->value))
+        add_value(piece.value, piece.bytes);
+    }
   }
   // The message at the tail may be visible already: its `ready` is set before the tail moves.
   void messages(std::uint32_t to) {

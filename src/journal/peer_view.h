@@ -8,6 +8,7 @@
 #include <span>
 
 #include "journal/contexts.h"
+#include "journal/division.h"
 #include "journal/layout.h"
 #include "journal/log.h"
 #include "journal/not_kept.h"

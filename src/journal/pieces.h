@@ -1,16 +1,21 @@
-// Results that lie in pieces: a large reduction among nodes that share only messages leaves each
-// slice where it was given.
+// Results that lie in pieces: a large reduction or broadcast among nodes that share only messages
+// leaves each slice where it was given.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "journal/layout.h"
 
 namespace rejoin::journal {
 
-// One of them. Those of a result follow each other.
+// A list of them, which follow each other in the result, and behind this in memory.
+struct PieceList {
+  std::uint64_t pieces;
+  std::uint64_t unused;
+};
 struct Piece {
   std::uint64_t value;  // as in Departure
   std::uint64_t bytes;
@@ -20,10 +25,14 @@ struct Piece {
 inline constexpr std::uint64_t kInPieces = std::uint64_t{1} << 63;
 constexpr bool is_in_pieces(std::uint64_t value) { return (value & kInPieces) != 0; }
 
+inline std::span<const Piece> pieces_of(const std::byte* base, std::uint64_t value) {
+  const auto* list = reinterpret_cast<const PieceList*>(base + (value & ~kInPieces));
+  return {reinterpret_cast<const Piece*>(list + 1), list->pieces};
+}
 // Calls take(at, from, bytes) for each piece of a result of `bytes`; `at`: its place in the result.
 template <class Take>
 void for_each_piece(const std::byte* base, std::uint64_t value, std::uint64_t bytes, Take&& take) {
-  const auto* piece = reinterpret_cast<const Piece*>(base + (value & ~kInPieces));
+  const Piece* piece = pieces_of(base, value).data();
   for (std::uint64_t at = 0; at < bytes; at += piece++->bytes) {
     const bool is_inline = piece->bytes <= kInlineBytes;
     take(at, is_inline ? reinterpret_cast<const std::byte*>(&piece->value) : base + piece->value,

@@ -121,6 +121,7 @@ enum class Rule : std::uint8_t {
   kSetNeedsZones,        // a stored set has the zones that some rank's mark has not passed
   kSetNeedsMessages,     // and messages of other hosts that own ranks had not received
   kSetNeedsDepartures,   // and their departures that not all own ranks had passed
+  kSetNeedsPieces,       // and what their records in pieces name
   kWaitForReader,        // a sender does not return to the program while its buffer is read
   kStillOpen,            // whose reader looks once more whether it may when it has said so
   kFenceOfReader,        // each has a fence between its own word and the look at the other's

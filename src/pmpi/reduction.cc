@@ -263,7 +263,11 @@ struct ReduceByNodesPlan {
         comm->comm->members.size - span->members_of(span->node[static_cast<std::uint32_t>(p.root)]);
     return value_bytes <= journal::kStageBytes && engine::is_reduced_by_nodes(others, p.bytes);
   }
-  Signature signature(OpKind kind) const { return plan.signature(kind); }
+  // Members that do not all take this way, or with values of another size, disagree.
+  Signature signature(OpKind kind) const {
+    return signature_of(kind, plan.root, plan.bytes, plan.type, plan.op,
+                        static_cast<std::uint32_t>(plan.type->reduced_bytes));
+  }
 
   struct Run {
     explicit Run(const ReduceByNodesPlan& p)

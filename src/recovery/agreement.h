@@ -113,7 +113,9 @@ class Agreement {
     return (call & journal::kRecordFailed) != 0 ? call & ~journal::kRecordFailed : kNobody;
   }
 
-  // Returns whether member `i`, inside this operation, has to wait for member `me`.
+  // Returns whether member `i`, inside this operation, has to wait for member `me`. Leaders of
+  // nodes wait for others in a large Bcast or Reduce, too, but find out themselves what those are
+  // doing.
   static bool waits_for(const journal::CallEntry& call, std::uint32_t i, std::uint32_t me) {
     switch (static_cast<OpKind>(call.signature.kind)) {
       case OpKind::kBarrier:

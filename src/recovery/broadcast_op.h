@@ -138,7 +138,7 @@ class BroadcastOp final : public Replicated<H> {
     this->give(given->value, false);
     return this->end(Status::kOk);
   }
-  // Depends on nothing in which members may differ.
+  // Members with another length, or another root, are in another operation: their chains differ.
   bool is_scattered() const {
     return !nonblocking_ && engine::is_scattered(c_.span->nodes, spec_.result_bytes);
   }
@@ -148,7 +148,8 @@ class BroadcastOp final : public Replicated<H> {
   // For the slice that the leader gives.
   bool slice_has_room() {
     if (!scattered_ || journal::breaks(ops_.host, Rule::kRoomForSlice)) return true;
-    return !scattered_->is_to_give() || readers_have_room();
+    const std::size_t bytes = scattered_->to_give(spec_.result_bytes);
+    return bytes == 0 || ops_.zones.has_room(c_, e_.sequence, bytes);
   }
   Progress advance_scattered(bool thorough) {
     Departures<H> departures(ops_, c_, e_);

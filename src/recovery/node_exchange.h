@@ -141,6 +141,22 @@ class Departures {
   Other other_;
 };
 
+// Makes a list of what the nodes have given, in their order and without node `but`. It lies where
+// they have given it, that of others in this node's copies, as long as the originals do: until the
+// marks of all members have passed the operation. Returns the value of a record.
+template <journal::Host H, class Allocate>
+std::uint64_t list_given(H& host, const Span<H>& span, std::uint32_t but, Allocate&& allocate) {
+  const std::uint64_t pieces = span.nodes - (but == kNobody ? 0 : 1);
+  const journal::Offset at = allocate(sizeof(journal::PieceList) + pieces * sizeof(journal::Piece));
+  auto* list = reinterpret_cast<journal::PieceList*>(journal::own_bytes(host, at));
+  *list = {pieces, 0};
+  auto* piece = reinterpret_cast<journal::Piece*>(list + 1);
+  for (std::uint32_t k = 0; k < span.nodes; ++k) {
+    if (k != but) *piece++ = {span.given[k].value, span.given[k].bytes};
+  }
+  return at | journal::kInPieces;
+}
+
 // The leader's part of an operation to which all members contribute.
 template <journal::Host H>
 class NodeExchange {
@@ -234,7 +250,7 @@ class NodeExchange {
       return Progress::kDone;
     }
     if (const Progress p = collect(thorough); p != Progress::kDone) return p;
-    if (early_ != nullptr) list_pieces(allocate(span_.nodes * sizeof(journal::Piece)));
+    if (early_ != nullptr) result_ = list_given(ops_.host, span_, kNobody, allocate);
     return Progress::kDone;
   }
   std::uint64_t value() const { return result_; }
@@ -303,16 +319,6 @@ class NodeExchange {
     });
     lending_.end();
   }
-  // The slices lie where their leaders have given them: others' in this node's copies, as long as
-  // the originals do, until the marks of all members have passed the operation.
-  void list_pieces(journal::Offset at) {
-    auto* piece = reinterpret_cast<journal::Piece*>(journal::own_bytes(ops_.host, at));
-    for (std::uint32_t k = 0; k < span_.nodes; ++k) {
-      piece[k] = {span_.given[k].value, span_.given[k].bytes};
-    }
-    result_ = at | journal::kInPieces;
-  }
-
   // Copies all blocks to where they belong.
   void place(std::byte* to) const {
     for (std::uint32_t k = 0; k < span_.nodes; ++k) {

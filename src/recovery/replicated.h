@@ -38,7 +38,7 @@ class Replicated {
         hint_(call.hint),
         nonblocking_(nonblocking),
         closes_zones_(all_enter && !nonblocking),
-        e_(ops.enter(comm, call, false)),
+        e_(ops.enter(comm, call, is_for_one())),
         outcome_(*outcome),
         incarnation_(ops.execution.incarnation()) {
     outcome_.sequence = e_.sequence;
@@ -143,6 +143,8 @@ class Replicated {
 
   // Whether all earlier operations have their records here.
   bool is_next() const { return c_.records.tail() == e_.sequence; }
+  // Whether only one member gets the result: there is none for the bootstrap cache.
+  bool is_for_one() const { return spec_.only != kNobody; }
 
   Progress mismatch(const typename Operations<H>::Other& other) {
     if (woken_before_taking()) [[unlikely]]
@@ -168,6 +170,7 @@ class Replicated {
   }
 
   void give(std::uint64_t value, bool early) {
+    if (is_for_one() && spec_.only != c_.members.rank) return;
     if (early) {
       outcome_.at = static_cast<const std::byte*>(spec_.early);
     } else if (spec_.result_bytes > journal::kInlineBytes) {

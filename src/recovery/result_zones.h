@@ -28,7 +28,8 @@ class ResultZones {
       close(c, sequence);
   }
 
-  // Called by the root of a blocking broadcast, which does not wait for the others otherwise.
+  // Called by the root of a blocking broadcast, and by a leader that gives a slice of one: they do
+  // not wait for the others otherwise.
   // Returns whether it may store this many bytes: no reader may still be in what is reused for
   // them.
   bool has_room(Comm<H>& c, std::uint64_t sequence, std::size_t bytes) {

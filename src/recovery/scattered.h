@@ -9,7 +9,6 @@
 #include "copy/copy.h"
 #include "engine/division.h"
 #include "journal/lending.h"
-#include "journal/pieces.h"
 #include "recovery/node_exchange.h"
 #include "recovery/operations.h"
 #include "recovery/span.h"
@@ -28,7 +27,7 @@ class Scattered {
     return {.element_bytes = kElement, .readers = Division::all_but(span.node[root])};
   }
 
-  // Forgets everything: another process is this rank now, or it is woken.
+  // Called when this process was woken, as the rank's next incarnation.
   void begin_again() {
     lending_.end();
     next_ = kRoot;
@@ -48,8 +47,8 @@ class Scattered {
       if (p == Progress::kPending) lend(departures, root_, journal::Part::kNode, early, mine);
       if (p != Progress::kDone) return p;
       if (!may_take()) return Progress::kPending;
-      take(early, mine, d.value + mine.begin, d.incarnation);
       share(departures, d, mine, allocate);
+      take(early, mine, d.value + mine.begin, d.incarnation);
       next_ = 0;
     }
     for (; next_ < span_.nodes; ++next_) {
@@ -63,12 +62,16 @@ class Scattered {
       if (p != Progress::kDone) return p;
       take(early, theirs, d.value, d.incarnation);
     }
-    value_ = list_pieces(allocate);
+    value_ = list_given(ops_.host, span_, span_.node[root_], allocate);
     return Progress::kDone;
   }
   std::uint64_t value() const { return value_; }
-  // Whether it has not given its slice yet.
-  bool is_to_give() const { return next_ == kRoot; }
+  // How many bytes it has still to give.
+  std::size_t to_give(std::size_t bytes) const {
+    if (next_ != kRoot) return 0;
+    const Slice mine = slice(span_.mine, bytes);
+    return mine.end - mine.begin;
+  }
   // The member that it waits for.
   std::uint32_t waits_for(const Departures<H>& departures) const {
     return next_ == kRoot ? root_ : leader(departures);
@@ -121,16 +124,6 @@ class Scattered {
     span_.given[span_.mine].value = value;
     span_.given[span_.mine].bytes = bytes;
   }
-  template <class Allocate>
-  std::uint64_t list_pieces(Allocate&& allocate) {
-    const journal::Offset at = allocate((span_.nodes - 1) * sizeof(journal::Piece));
-    auto* piece = reinterpret_cast<journal::Piece*>(journal::own_bytes(ops_.host, at));
-    for (std::uint32_t k = 0; k < span_.nodes; ++k) {
-      if (k != span_.node[root_]) *piece++ = {span_.given[k].value, span_.given[k].bytes};
-    }
-    return at | journal::kInPieces;
-  }
-
   Operations<H>& ops_;
   Span<H>& span_;
   const std::uint32_t root_;

@@ -166,6 +166,14 @@ class Network:
     def mend(self, number):
         run(*self._at_switch, "ip", "link", "set", f"port{number}", "up")
 
+    def limit(self, rate):
+        """Each host's cable carries so much in each direction: 1gbit, as tc writes it."""
+        tc = needs("tc", "iproute2")
+        bucket = ["root", "tbf", "rate", rate, "burst", "128k", "latency", "200ms"]
+        for host in self.hosts:
+            run(*host.inside(tc, "qdisc", "replace", "dev", "eth0", *bucket))
+            run(*self._at_switch, tc, "qdisc", "replace", "dev", f"port{host.number}", *bucket)
+
     def close(self):
         for host in self.hosts:
             with contextlib.suppress(RuntimeError):

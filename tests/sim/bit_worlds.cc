@@ -30,6 +30,16 @@ void large_broadcasts(BitPlayer& p) {
   }
 }
 
+// The same; one rank comes late, so that a set is made, all go back, and another one is made, while
+// it has still to receive what the leader of its node has a record of.
+void late_broadcasts(BitPlayer& p) {
+  for (std::uint32_t i = 1; i < 4; ++i) {
+    for (int k = 0; k < 80 && p.rank() == 6; ++k) p.asks(0);
+    p.large_broadcast(i, p.number(1000) + p.state(), p.rank() == 6);
+    p.sum(p.number(1000));
+  }
+}
+
 // The bits decide the values that one rank gathers, while it waits for something else.
 void gathers(BitPlayer& p) {
   for (std::uint32_t i = 0; i < 3; ++i) {
@@ -223,6 +233,8 @@ std::vector<World> bit_worlds() {
   add_apart("back-apart", 3, 40, all_longer);
   add_apart("back-apart-pieces", 3, 40, large_sums);
   add_apart("back-apart-scattered", 7, 60, large_broadcasts);
+  worlds.back().nodes = 6;
+  add_apart("back-apart-late", 7, 30, late_broadcasts);
   worlds.back().nodes = 6;
   add_back("back-gathers", 3, 25, again<gathers>);
   add_back("back-gathers-often", 4, 12, gathers);

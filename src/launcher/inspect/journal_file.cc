@@ -480,8 +480,12 @@ std::string_view Walk::result_of(const journal::Record& record, std::uint64_t by
 
 std::string_view Walk::join_pieces(Offset next, std::uint64_t bytes) {
   joined_.clear();
-  // There is a piece of each node, and no more nodes than ranks.
-  for (std::uint32_t left = header_->ranks; joined_.size() < bytes; --left) {
+  const char* head = reader_.bytes(next, sizeof(journal::PieceList));
+  if (head == nullptr) return {};
+  journal::PieceList list;
+  std::memcpy(&list, head, sizeof list);
+  next += sizeof list;
+  for (std::uint64_t left = list.pieces; joined_.size() < bytes; --left) {
     const char* entry = left == 0 ? nullptr : reader_.bytes(next, sizeof(journal::Piece));
     if (entry == nullptr) return {};
     next += sizeof(journal::Piece);

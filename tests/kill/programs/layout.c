@@ -1,11 +1,11 @@
 // Reductions under ftrun --layout: every result has the bits of the documented order
-// (engine/fold.h), whichever function computes it. layout RANKS,... [ROUNDS] [node]: the layout
-// that ftrun was given; node: with --map-by node.
+// (engine/fold.h), whichever function computes it; and broadcasts. layout RANKS,... [ROUNDS]
+// [node]: the layout that ftrun was given; node: with --map-by node.
 #include <mpi.h>
 
 #include "../../conformance/check.h"
 
-enum { kMostRanks = 64, kMostCount = 40000, kBlock = 16, kAtOnce = 4 };
+enum { kMostRanks = 64, kMostCount = 40001, kBlock = 16, kAtOnce = 4 };
 
 static int node_of_rank[kMostRanks];
 
@@ -190,6 +190,20 @@ static void check_sums(const Members* m, int count, MPI_Op op) {
   require_sums("Reduce_scatter_block", m, output, m->rank * part, part);
 }
 
+static void check_broadcasts(const Members* m, int count) {
+  for (int root = 0; root < m->size; ++root) {
+    for (int i = 0; i < count; ++i) {
+      output[i] = m->rank == root ? number(m->world[root], i) : 0;
+    }
+    OK(MPI_Bcast(output, count, MPI_DOUBLE, root, m->comm));
+    check_context("Bcast of %d from member %d of %d", count, root, m->size);
+    for (int i = 0; i < count; ++i) {
+      const double expected = number(m->world[root], i);
+      require_bits("bits", &expected, &output[i], sizeof expected);
+    }
+  }
+}
+
 static void check_products(const Members* m, int count, MPI_Datatype type, MPI_Op op) {
   for (int i = 0; i < count; ++i) inputs[i] = matrix(m->world[m->rank], i);
   for (int call = 0; call < 2; ++call) {
@@ -218,6 +232,7 @@ static void check_all(MPI_Comm comm, MPI_Op user_sum, MPI_Datatype type, MPI_Op 
   const Members m = members_of(comm);
   for (size_t k = 0; k < sizeof kCounts / sizeof kCounts[0]; ++k) {
     check_sums(&m, kCounts[k], MPI_SUM);
+    check_broadcasts(&m, kCounts[k]);
     if (kCounts[k] <= 3000) check_sums(&m, kCounts[k], user_sum);
     if (kCounts[k] <= kMostCount / 8) check_products(&m, kCounts[k], type, product);
   }
