@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import os
 import re
+import signal
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -27,6 +28,8 @@ def bits_per_second(rate):
     found = re.fullmatch(r"([\d.]+)([kmg])bit", rate)
     if not found:
         raise ValueError(f"{rate} is no rate such as 1gbit or 200mbit")
+    if float(found[1]) == 0:
+        raise ValueError("nothing gets through with a rate of 0")
     return float(found[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[found[2]]
 
 
@@ -39,13 +42,14 @@ class Links:
     def __init__(self, hosts, rate):
         stack = contextlib.ExitStack()
         atexit.register(stack.close)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
         try:
             self._net = stack.enter_context(network(hosts))
             self._ssh = Ssh(self._net)
-        except Skip as why:
+            if rate:
+                self._net.limit(rate)
+        except (Skip, RuntimeError) as why:
             sys.exit(f"--hosts: {why}")
-        if rate:
-            self._net.limit(rate)
 
     def commands(self, ours, open_mpi, mpich, ranks):
         """How each of the three starts `ranks` ranks on the hosts, from the first of them."""
@@ -56,15 +60,16 @@ class Links:
             file.write(f'#!/bin/sh\nexec {self._ssh.command()} "$@"\n')
         os.chmod(shell, 0o755)
         subnet = f"{hosts[0].address}/24"
-        # Ranks that wait give way, because all hosts share this machine's processors.
         settings = {"plm_rsh_agent": shell, "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": subnet,
-                    "oob_tcp_if_include": subnet, "mpi_yield_when_idle": "1"}  # fmt: skip
+                    "oob_tcp_if_include": subnet}  # fmt: skip
+        if ranks > os.cpu_count():  # all hosts share this machine's processors, which no MPI knows
+            settings["mpi_yield_when_idle"] = "1"
         mca = [word for name, value in settings.items() for word in ("--mca", name, value)]
         ucx = ["env", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"]
         ssh = ["-launcher", "ssh", "-launcher-exec", shell, "-iface", "eth0", "-hosts", slots]
         commands = (
             [*ours, "-H", slots, "--remote-shell", shell],
-            [*open_mpi, "--host", slots, *mca],
+            [*open_mpi, "--host", slots, "--bind-to", "none", *mca],
             [*ucx, *mpich, *ssh],
         )
         return [hosts[0].inside(*command) for command in commands]

@@ -29,7 +29,7 @@ constexpr Slice slice_for(std::uint32_t k, std::uint32_t nodes, std::size_t byte
 // nodes a slice, which that gives to the rest of them. Else the root sends all of it to all. The
 // root's link then carries it once instead of nodes - 1 times, and one more message is waited for.
 inline constexpr std::size_t kLeastScattered = 64 * 1024;
-inline constexpr std::size_t kLeastSaved = 256 * 1024;  // so many bytes less pay for a message more
+inline constexpr std::size_t kLeastSaved = 128 * 1024;  // so many bytes less pay for a message more
 constexpr bool is_scattered(std::uint32_t nodes, std::size_t bytes) {
   return nodes > 2 && bytes >= kLeastScattered && bytes * (nodes - 2) >= kLeastSaved;
 }
@@ -39,7 +39,7 @@ constexpr bool is_scattered(std::uint32_t nodes, std::size_t bytes) {
 // root's link then carries twice the vector, or less, instead of `others` times.
 inline constexpr std::size_t kLeastByNodes = 32 * 1024;
 constexpr bool is_reduced_by_nodes(std::uint32_t others, std::size_t bytes) {
-  return others > 1 && bytes >= kLeastByNodes && bytes * (others - 1) >= kLeastSaved / 2;
+  return others > 1 && bytes >= kLeastByNodes && bytes * (others - 1) >= kLeastSaved;
 }
 
 }  // namespace rejoin::engine

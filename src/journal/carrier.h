@@ -73,6 +73,8 @@ class Carrier {
   virtual Ahead ahead(std::uint32_t node, std::uint64_t key) = 0;
   // Gives up everything, so that an image of the process has none of it.
   virtual void let_go() = 0;
+  // At how many connections look() looks.
+  virtual std::uint32_t links() const = 0;
 
  protected:
   ~Carrier() = default;

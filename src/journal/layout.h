@@ -611,8 +611,8 @@ struct RegionHead {
   ContextTables contexts;
 };
 
-// "REJOIN18", and the sizes of these structs: detects an ftrun and a library of different builds.
-inline constexpr std::uint64_t kSegmentMagic = 0x38314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
+// "REJOIN19", and the sizes of these structs: detects an ftrun and a library of different builds.
+inline constexpr std::uint64_t kSegmentMagic = 0x39314e494f4a4552 ^ (sizeof(SegmentHeader) << 40) ^
                                                (sizeof(RankControl) << 20) ^ sizeof(RegionHead);
 
 // --- Helpers

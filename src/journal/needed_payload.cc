@@ -34,6 +34,7 @@ class OneRank {
     if (contains(rank_)) return all_but_zones();
     cursors();
     departures();
+    pieces();
     for (const std::uint32_t to : own_) messages(to);
     return merged();
   }
@@ -106,14 +107,7 @@ class OneRank {
   void departures() {
     for_each_context(base_, rank_, [&](const ContextBlock& block) {
       if (block.departures == 0 || block.context == 0) return;
-      std::uint64_t from = kPast;
-      const auto* world = reinterpret_cast<const std::uint32_t*>(base_ + block.members);
-      for (std::uint32_t m = 0; m < block.size; ++m) {
-        if (!contains(world[m])) continue;
-        const std::uint64_t at = mark(world[m], block.context);
-        from = holds(Rule::kSetNeedsDepartures) || from == kPast ? std::min(from, at)
-                                                                 : std::max(from, at);
-      }
+      const std::uint64_t from = mark_of_own(block, holds(Rule::kSetNeedsDepartures));
       Log& log = *reinterpret_cast<Log*>(base_ + block.departures);
       for (std::uint64_t k = log.tail.load(std::memory_order_acquire); k > 0; --k) {
         std::uint64_t run;
@@ -122,25 +116,43 @@ class OneRank {
         if (d->sequence.load() < from) break;
         add_value(d->value.load(), d->bytes.load());
       }
-      for (std::uint32_t m = 0; m < block.size; ++m) {
-        if (contains(world[m])) pieces(world[m], block.context, from);
-      }
     });
   }
-  // A record of an own member in pieces names what was given, also if its owner has given it again
-  // elsewhere since all ranks have gone back, so that no departure names it any more.
-  void pieces(std::uint32_t member, std::uint64_t context, std::uint64_t from) {
-    ContextBlock* block = find_context(base_, member, context).block;
-    if (block == nullptr || !holds(Rule::kSetNeedsPieces)) return;
-    Log& log = block->records;
-    for (std::uint64_t k = log.tail.load(std::memory_order_acquire); k > from; --k) {
-      std::uint64_t run;
-      const auto* record = log_place<Record>(base_, log, k - 1, &run);
-      if (record == nullptr) break;
-      if (!is_in_pieces(record->value)) continue;
-      for (const Piece& piece : pieces_of(base_, record->value))
-        add_value(piece.value, piece.bytes);
+  // A record of an own rank that another own rank has still to adopt may name, in pieces, what its
+  // owner has given again elsewhere since all ranks have gone back, so that no departure names it.
+  void pieces() {
+    if (!holds(Rule::kSetNeedsPieces)) return;
+    for (const std::uint32_t member : own_) {
+      for_each_context(base_, member, [&](const ContextBlock& block) {
+        if (block.departures == 0 || block.context == 0) return;
+        Log& log = *reinterpret_cast<Log*>(base_ + offset_of(block.records));
+        const std::uint64_t tail = log.tail.load(std::memory_order_acquire);
+        const std::uint64_t until = std::min(tail, mark(member, block.context));
+        for (std::uint64_t k = mark_of_own(block, true); k < until; ++k) {
+          std::uint64_t run;
+          const auto* record = log_place<Record>(base_, log, k, &run);
+          if (record != nullptr) pieces_of_record(member, record->value);
+        }
+      });
     }
+  }
+  // The value may be a result of up to 8 bytes, and look like a list by chance: then more is needed
+  // than has to be.
+  void pieces_of_record(std::uint32_t member, std::uint64_t value) {
+    const Offset at = value & ~kInPieces;
+    const Offset region = region_offset(&header_, member);
+    const Offset first = region + payload_begin(&header_), last = region + header_.region_bytes;
+    const bool may_be = is_in_pieces(value) && at % alignof(PieceList) == 0 && at >= first &&
+                        at <= last - sizeof(PieceList);
+    if (!may_be) return;
+    const auto* list = reinterpret_cast<const PieceList*>(base_ + at);
+    const std::uint64_t count = list->pieces, room = last - at - sizeof(PieceList);
+    if (count > header_.ranks || count > room / sizeof(Piece)) return;
+    const auto* piece = reinterpret_cast<const Piece*>(list + 1);
+    for (std::uint64_t i = 0; i < count; ++i) add_value(piece[i].value, piece[i].bytes);
+  }
+  Offset offset_of(const Log& log) const {
+    return static_cast<Offset>(reinterpret_cast<const std::byte*>(&log) - base_);
   }
   // The message at the tail may be visible already: its `ready` is set before the tail moves.
   void messages(std::uint32_t to) {
@@ -172,6 +184,18 @@ class OneRank {
   }
   std::uint64_t received(std::uint32_t rank, std::uint32_t from) const {
     return received_mark_in(base_, *marks_[rank], from);
+  }
+
+  // The least mark of the own members of a context; or, to break a rule, the greatest.
+  std::uint64_t mark_of_own(const ContextBlock& block, bool least) const {
+    std::uint64_t found = kPast;
+    const auto* world = reinterpret_cast<const std::uint32_t*>(base_ + block.members);
+    for (std::uint32_t m = 0; m < block.size; ++m) {
+      if (!contains(world[m])) continue;
+      const std::uint64_t at = mark(world[m], block.context);
+      found = least || found == kPast ? std::min(found, at) : std::max(found, at);
+    }
+    return found;
   }
 
   static bool by_place(const Extent& a, const Extent& b) { return a.at < b.at; }

@@ -26,6 +26,7 @@ class RankCarrier : public journal::Carrier {
   bool receive_to(journal::Loan* loan) override;
   journal::Ahead ahead(std::uint32_t node, std::uint64_t key) override;
   void let_go() override;
+  std::uint32_t links() const override { return static_cast<std::uint32_t>(nodes_.size()); }
 
  private:
   struct Held {

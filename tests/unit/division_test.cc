@@ -63,7 +63,7 @@ TEST(Division, ScattersWhenTheRootsLinkIsSparedEnough) {
   EXPECT_FALSE(is_scattered(100, kLeastScattered - 1));
   EXPECT_TRUE(is_scattered(100, kLeastScattered));
   EXPECT_FALSE(is_reduced_by_nodes(1, std::size_t{1} << 30));
-  EXPECT_TRUE(is_reduced_by_nodes(2, kLeastSaved / 2));
+  EXPECT_TRUE(is_reduced_by_nodes(2, kLeastSaved));
   EXPECT_FALSE(is_reduced_by_nodes(1000, kLeastByNodes - 1));
   EXPECT_TRUE(is_reduced_by_nodes(1000, kLeastByNodes));
 }

@@ -484,6 +484,7 @@ std::string_view Walk::join_pieces(Offset next, std::uint64_t bytes) {
   if (head == nullptr) return {};
   journal::PieceList list;
   std::memcpy(&list, head, sizeof list);
+  if (list.pieces > header_->ranks) return {};  // there is one of each node at most
   next += sizeof list;
   for (std::uint64_t left = list.pieces; joined_.size() < bytes; --left) {
     const char* entry = left == 0 ? nullptr : reader_.bytes(next, sizeof(journal::Piece));

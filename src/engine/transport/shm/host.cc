@@ -81,13 +81,14 @@ void ShmHost::woken(int agent_socket) {
 // What comes from another node is here only when a process of this node has looked for it.
 void ShmHost::set_carrier(journal::Carrier* carrier) {
   constexpr unsigned kFirstLook = 32, kMostLooks = 4096;  // each takes longer with a carrier
-  // A wait for another host lasts for some tens of microseconds. If it lasts longer, that host may
-  // be a container that shares this one's processors: then the yields of both decide.
-  constexpr unsigned kFirstYield = 128, kYieldEvery = 8;
+  // A look at a connection takes about a microsecond, and a wait for another host some tens of
+  // them. If it lasts longer, that host may be a container that shares this one's processors.
+  constexpr unsigned kFirstYield = 256, kLeastYield = 32, kYieldEvery = 8;
   carrier_ = carrier;
   spins_ = std::min(first_yield_, kFirstLook);
   looks_ = std::min(looks_, kMostLooks);
-  first_yield_ = std::min(first_yield_, kFirstYield);
+  const std::uint32_t links = std::max(carrier->links(), 1u);  // there may be one host
+  first_yield_ = std::min(first_yield_, std::max(kFirstYield / links, kLeastYield));
   yield_every_ = std::min(yield_every_, kYieldEvery);
 }
 
