@@ -138,7 +138,7 @@ def print_table(title, unit, rounds, targets, bound="the copies"):
     return rows
 
 
-def plot(path, title, rows):
+def plot(path, title, rows, bound="the copies"):
     """Writes the times of a collective by size to an SVG file. rows: from summary()."""
     import matplotlib  # noqa: PLC0415 - only for this
 
@@ -151,7 +151,7 @@ def plot(path, title, rows):
         axes.plot(places, [row.times[name].median for row in rows], marker="o", label=name)
     bounds = [(place, row.bound) for place, row in zip(places, rows) if row.bound is not None]
     if bounds:
-        axes.plot(*zip(*bounds), linestyle="--", color="black", label="the copies")
+        axes.plot(*zip(*bounds), linestyle="--", color="black", label=bound)
     axes.set_yscale("log")
     axes.set_xticks(list(places), [row.name for row in rows], rotation=45, ha="right")
     axes.set_ylabel("µs")

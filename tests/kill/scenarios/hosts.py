@@ -165,11 +165,11 @@ def hosts_ftrun_dies(t, how):
     require(result.code == (-how if how == signal.SIGKILL else 128 + how), f"exit code {result.code}", result)
 
 
-@scenario()
-def hosts_by_name(t):
-    """Hosts of a list, reached by a remote shell: a rank of each dies."""
+@scenario(hosts=[1, 2])
+def hosts_by_name(t, hosts):
+    """Hosts of a list, or one, reached by a remote shell: two ranks die."""
     shell = t.script("shell", '#!/bin/sh\nshift\nexec sh -c "$*"\n')
-    flags = ["-H", "127.0.0.2:2,127.0.0.3:2", "--remote-shell", shell]
+    flags = ["-H", "127.0.0.2:4" if hosts == 1 else "127.0.0.2:2,127.0.0.3:2", "--remote-shell", shell]
     t.recovers(4, "steps", "count=300", kills=[Kill(0, 100), Kill(3, 120)], flags=flags, ordered=False)
 
 
