@@ -73,7 +73,7 @@ class Carrier {
   virtual Ahead ahead(std::uint32_t node, std::uint64_t key) = 0;
   // Gives up everything, so that an image of the process has none of it.
   virtual void let_go() = 0;
-  // At how many connections look() looks.
+  // The number of connections to other nodes that look() serves.
   virtual std::uint32_t links() const = 0;
 
  protected:

@@ -136,8 +136,8 @@ class OneRank {
       });
     }
   }
-  // The value may be a result of up to 8 bytes, and look like a list by chance: then more is needed
-  // than has to be.
+  // The value may be a result of up to 8 bytes that looks like the place of a list. Then the set
+  // stores more bytes than it needs.
   void pieces_of_record(std::uint32_t member, std::uint64_t value) {
     const Offset at = value & ~kInPieces;
     const Offset region = region_offset(&header_, member);

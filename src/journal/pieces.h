@@ -11,7 +11,8 @@
 
 namespace rejoin::journal {
 
-// A list of them, which follow each other in the result, and behind this in memory.
+// The head of a list of pieces. They follow it in memory, in the order that they have in the
+// result.
 struct PieceList {
   std::uint64_t pieces;
   std::uint64_t unused;
