@@ -232,6 +232,7 @@ std::vector<World> bit_worlds() {
   add_apart("back-apart-sums", 3, 30, again<sums>);
   add_apart("back-apart", 3, 40, all_longer);
   add_apart("back-apart-pieces", 3, 40, large_sums);
+  add_apart("back-apart-whole", 3, 40, large_broadcasts);
   add_apart("back-apart-scattered", 7, 60, large_broadcasts);
   worlds.back().nodes = 6;
   add_apart("back-apart-late", 7, 30, late_broadcasts);
