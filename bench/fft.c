@@ -2,11 +2,12 @@
 // rows are distributed: between the transforms of rows and columns the matrix is transposed by
 // MPI_Alltoall.
 //
-//     mpirun -n RANKS fft [SIDE] [SECONDS]
+//     mpirun -n RANKS fft [SIDE] [SECONDS] [WARM-UP]
 //
 // SIDE (a power of two, divisible by RANKS; default 1024): rows and columns. Prints the
 // microseconds of a step, which is both transforms, and those that it has in MPI_Alltoall: the
-// means over all steps but the first. A program that got a wrong result ends with 1.
+// means over SECONDS (default 1) after WARM-UP seconds (default 1). A program that got a wrong
+// result ends with 1.
 
 #include <complex.h>
 #include <math.h>
@@ -86,7 +87,7 @@ static number original(int row, int column) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   side = argc > 1 ? atoi(argv[1]) : 1024;
-  const double seconds = argc > 2 ? atof(argv[2]) : 1;
+  const double seconds = argc > 2 ? atof(argv[2]) : 1, warm_up = argc > 3 ? atof(argv[3]) : 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (side < 2 || (side & (side - 1)) != 0 || side % ranks != 0) {
@@ -108,7 +109,7 @@ int main(int argc, char** argv) {
   double sum[2] = {0, 0};
   int steps = 0;
   const double begin = MPI_Wtime();
-  for (int go_on = 1; go_on; ++steps) {
+  for (int go_on = 1; go_on;) {
     MPI_Barrier(MPI_COMM_WORLD);
     communicating = 0;
     const double step_begin = MPI_Wtime();
@@ -116,11 +117,12 @@ int main(int argc, char** argv) {
     transform_all(1);
     const double step = MPI_Wtime() - step_begin;
     for (size_t i = 0; i < (size_t)rows * (size_t)side; ++i) matrix[i] /= (double)side * side;
-    if (steps > 0) {
+    if (step_begin - begin >= warm_up) {
+      ++steps;
       sum[0] += step;
       sum[1] += communicating;
     }
-    go_on = steps < 1 || MPI_Wtime() - begin < seconds;
+    go_on = steps < 1 || MPI_Wtime() - begin < warm_up + seconds;
     MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
 
@@ -131,7 +133,7 @@ int main(int argc, char** argv) {
   }
   MPI_Allreduce(&error, &worst, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   const int is_right = worst < 1e-6;
-  const double each = 1e6 / (steps - 1);
+  const double each = 1e6 / steps;
   if (rank == 0 && is_right) printf("fft %d %.2f %.2f\n", side, sum[0] * each, sum[1] * each);
   if (rank == 0 && !is_right) fprintf(stderr, "fft: the result differs by %g\n", worst);
   MPI_Finalize();

@@ -2,11 +2,11 @@
 // MPI_Allreduce and decide which rank gets which bucket, MPI_Alltoall tells how many keys come and
 // MPI_Alltoallv carries them; each rank then sorts its own.
 //
-//     mpirun -n RANKS sort [KEYS] [SECONDS]
+//     mpirun -n RANKS sort [KEYS] [SECONDS] [WARM-UP]
 //
 // KEYS (default 4194304): of a rank. Prints the microseconds that sorting new keys takes, and those
-// that it has in the three calls: the means over all steps but the first. A program that got a
-// wrong result ends with 1.
+// that it has in the three calls: the means over SECONDS (default 1) after WARM-UP seconds (default
+// 1). A program that got a wrong result ends with 1.
 
 #include <mpi.h>
 #include <stdint.h>
@@ -77,7 +77,7 @@ static int is_sorted(const uint32_t* sorted, int count, uint64_t sum_before) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   keys = argc > 1 ? atoi(argv[1]) : 1 << 22;
-  const double seconds = argc > 2 ? atof(argv[2]) : 1;
+  const double seconds = argc > 2 ? atof(argv[2]) : 1, warm_up = argc > 3 ? atof(argv[3]) : 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   // The keys are evenly distributed, but a bucket is not divided.
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   double spent[2] = {0, 0};
   int steps = 0, good = 1;
   const double begin = MPI_Wtime();
-  for (int go_on = 1; go_on && good; ++steps) {
+  for (int go_on = 1; go_on && good;) {
     uint64_t sum = 0;
     for (int i = 0; i < keys; ++i) {
       random = random * 6364136223846793005u + 1442695040888963407u;
@@ -133,15 +133,16 @@ int main(int argc, char** argv) {
     const uint32_t* const sorted = sort_own(arrived, spare, mine);
 
     const double step = MPI_Wtime() - sort_begin;
-    if (steps > 0) {
+    if (sort_begin - begin >= warm_up) {
+      ++steps;
       spent[0] += step;
       spent[1] += communicating;
     }
     good = is_sorted(sorted, mine, sum);
-    go_on = steps < 1 || MPI_Wtime() - begin < seconds;
+    go_on = steps < 1 || MPI_Wtime() - begin < warm_up + seconds;
     MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
-  const double each = 1e6 / (steps - 1);
+  const double each = 1e6 / steps;
   if (rank == 0 && good) printf("sort %d %.2f %.2f\n", keys, spent[0] * each, spent[1] * each);
   if (rank == 0 && !good) fprintf(stderr, "sort: the keys are not sorted\n");
   MPI_Finalize();

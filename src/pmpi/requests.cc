@@ -151,25 +151,54 @@ int count_active(int count, const MPI_Request requests[]) {
   return active;
 }
 
+// One look at several requests. What has come from a rank is taken in once: the messages then are
+// with the receives that they match.
+class Look {
+ public:
+  explicit Look(bool thorough) : thorough_(thorough) {}
+
+  // Returns whether the request is active and complete. Advances it.
+  bool finds_over(MPI_Request r) {
+    if (!is_active(r)) return false;
+    if (r->kind != RequestKind::kReceive) return advance(r, thorough_);
+    const recovery::Receive& receive = r->receive;
+    const bool is_known = taken_in_ == recovery::kAnySource || taken_in_ == receive.source;
+    const bool is_over = receive.message != nullptr || receive.cancelled;
+    if (is_known && !thorough_) return is_over;
+    if (advance(r, thorough_)) return true;
+    taken_in_ = receive.source;
+    return false;
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = recovery::kAnySource - 1;  // no rank has this number
+
+  const bool thorough_;
+  std::uint32_t taken_in_ = kNone;  // the rank whose messages were taken in last
+};
+
 int find_over(int count, MPI_Request requests[], bool thorough) {
+  Look look(thorough);
   for (int i = 0; i < count; ++i) {
-    if (is_active(requests[i]) && advance(requests[i], thorough)) return i;
+    if (look.finds_over(requests[i])) return i;
   }
   return -1;
 }
 
 int find_all_over(int count, MPI_Request requests[], bool thorough, int indices[]) {
+  Look look(thorough);
   int over = 0;
   for (int i = 0; i < count; ++i) {
-    if (is_active(requests[i]) && advance(requests[i], thorough)) indices[over++] = i;
+    if (look.finds_over(requests[i])) indices[over++] = i;
   }
   return over;
 }
 
 bool are_all_over(int count, MPI_Request requests[], bool thorough) {
+  Look look(thorough);
   bool all = true;
   for (int i = 0; i < count; ++i) {
-    if (is_active(requests[i])) all = advance(requests[i], thorough) && all;
+    if (is_active(requests[i])) all = look.finds_over(requests[i]) && all;
   }
   return all;
 }

@@ -241,6 +241,31 @@ static void test_requests(const TestComm* on, enum Completion how, int count, in
   free(expected);
 }
 
+/** Receives from any rank and from one, in one array: the last one's message comes first. */
+static void test_several_sources(const TestComm* on, enum Completion how) {
+  enum { kReceives = 8, kFirstTag = 100 };
+  check_context("several sources, completion %d on %s", (int)how, on->name);
+  MPI_Request all[kReceives];
+  MPI_Status statuses[kReceives];
+  int in[kReceives];
+  for (int i = 0; i < kReceives && on->rank == 0; ++i) {
+    in[i] = -1;
+    const int source = i % 3 == 0 ? MPI_ANY_SOURCE : i % on->size;
+    OK(MPI_Irecv(&in[i], 1, MPI_INT, source, kFirstTag + i, on->comm, &all[i]));
+  }
+  for (int i = kReceives; i-- > 0;) {
+    const int value = test_value(on, i % on->size, 0, i);
+    if (on->rank == i % on->size) OK(MPI_Send(&value, 1, MPI_INT, 0, kFirstTag + i, on->comm));
+    if (how != kWait && i % 2 == 0) OK(MPI_Barrier(on->comm));
+  }
+  if (on->rank != 0) return;
+  complete(how, kReceives, all, statuses);
+  for (int i = 0; i < kReceives; ++i) {
+    check_status("request", &statuses[i], i % on->size, kFirstTag + i, 1);
+    check_i64("message", test_value(on, i % on->size, 0, i), in[i]);
+  }
+}
+
 static void test_probes(const TestComm* on) {
   check_context("probes on %s", on->name);
   const int next = (on->rank + 1) % on->size;
@@ -376,6 +401,7 @@ int main(int argc, char** argv) {
     for (int how = kWait; how <= kTestsome; ++how) {
       test_requests(&comms[c], (enum Completion)how, 5, 0);
       test_requests(&comms[c], (enum Completion)how, 3000, 1);
+      test_several_sources(&comms[c], (enum Completion)how);
     }
   }
   check_section("requests");

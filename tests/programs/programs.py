@@ -153,24 +153,26 @@ class Hpcc(Program):
     # The last part measures how often something can be done in a time, so its number of operations
     # varies.
     steady_share = 0.4
+    size, block = 160, 24  # of the matrices
     # Each line has a value, then its name.
     lines = (
         "small problem", "for a test",
         "HPL.out  file", "8  the output is that of HPCC",
-        "1  size of problem", "160  N", "1  size of block", "24  NB", "0  rows first",
+        "1  size of problem", "{size}  N", "1  size of block", "{block}  NB", "0  rows first",
         "1  grid", "1  P", "2  Q", "16.0  threshold",
         "1  panel factorisation", "2  PFACT", "1  recursion stops at", "4  NBMIN",
         "1  panels in recursion", "2  NDIV", "1  recursive factorisation", "1  RFACT",
         "1  broadcast", "1  BCAST", "1  look-ahead", "1  DEPTH", "2  swapping", "64  threshold",
         "0  L1 transposed", "0  U transposed", "1  equilibration", "8  alignment",
-        "---", "0  more sizes for PTRANS", "160  N", "0  more blocks for PTRANS", "24  NB",
+        "---", "0  more sizes for PTRANS", "{size}  N", "0  more blocks for PTRANS", "{block}  NB",
     )  # fmt: skip
     measured = re.compile(
         r"time|GBs|flops|GUPs|_usec|GBytes|STREAM_(Copy|Scale|Add|Triad)", re.IGNORECASE
     )
 
     def command(self, directory):
-        write(f"{directory}/hpccinf.txt", "\n".join(self.lines) + "\n")
+        text = "\n".join(self.lines).format(size=self.size, block=self.block)
+        write(f"{directory}/hpccinf.txt", text + "\n")
         return ["hpcc"]
 
     def results(self, directory):

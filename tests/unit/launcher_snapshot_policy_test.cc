@@ -114,7 +114,9 @@ TEST(SnapshotPolicy, ASmallJournalIsTruncatedBeforeItIsFull) {
   constexpr std::uint64_t kMiB = 1 << 20;
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(20 * kMiB), 5 * kMiB);
   EXPECT_EQ(SnapshotPolicy::default_every_bytes(256 * kMiB), 64 * kMiB);
-  EXPECT_EQ(SnapshotPolicy::default_every_bytes(10'000 * kMiB), 64 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(4'096 * kMiB), 64 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(12'800 * kMiB), 200 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(1'000'000 * kMiB), 1'024 * kMiB);
 }
 
 TEST(SnapshotPolicy, Off) {

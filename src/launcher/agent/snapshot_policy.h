@@ -19,9 +19,12 @@ enum class SnapshotRound : std::uint8_t {
 class SnapshotPolicy {
  public:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  // Small enough that even a small journal is truncated after an image before it is full.
+  // Rounds cost more than the memory that they save, so a machine with more memory has fewer. Even
+  // a small journal is truncated after an image before it is full.
   static constexpr std::uint64_t default_every_bytes(std::uint64_t journal_limit_bytes) {
-    return std::min<std::uint64_t>(64 << 20, journal_limit_bytes / 4);
+    constexpr std::uint64_t kLeast = 64 << 20, kMost = 1 << 30;
+    const std::uint64_t share = std::clamp(journal_limit_bytes / 64, kLeast, kMost);
+    return std::min(share, journal_limit_bytes / 4);
   }
 
   explicit SnapshotPolicy(const SnapshotOptions& options) : options_(options) {}

@@ -130,8 +130,8 @@ void describe_snapshots(CLI::App& app, Raw& raw) {
       ->type_name("WHEN");
   app.add_option("--snapshot-every", raw.snapshot_every,
                  "also make images when the journals of all ranks together\n"
-                 "have grown by this much (default: 64M, at most a quarter\n"
-                 "of --journal-limit)")
+                 "have grown by this much (default: a 64th of\n"
+                 "--journal-limit, but 64M to 1G, and at most a quarter)")
       ->type_name("BYTES");
   app.add_option("--memory-for-images", raw.memory_for_images,
                  "if the images of all ranks together take more than\n"
