@@ -5,8 +5,9 @@
 //     mpirun -n RANKS sort [KEYS] [SECONDS] [WARM-UP]
 //
 // KEYS (default 4194304): of a rank. Prints the microseconds that sorting new keys takes, and those
-// that it has in the three calls: the means over SECONDS (default 1) after WARM-UP seconds (default
-// 1). A program that got a wrong result ends with 1.
+// that it has in the three calls, where it also waits for the others: at rank 0, the means over
+// SECONDS (default 1) after WARM-UP seconds (default 1). A program that got a wrong result ends
+// with 1.
 
 #include <mpi.h>
 #include <stdint.h>

@@ -151,8 +151,8 @@ int count_active(int count, const MPI_Request requests[]) {
   return active;
 }
 
-// One look at several requests. What has come from a rank is taken in once: the messages then are
-// with the receives that they match.
+// One look at several requests. What has come from any rank, or from one, is taken in once for
+// receives that follow each other: the messages then are with the receives that they match.
 class Look {
  public:
   explicit Look(bool thorough) : thorough_(thorough) {}

@@ -112,11 +112,18 @@ TEST(SnapshotPolicy, APeriodIsKeptWhateverItCosts) {
 
 TEST(SnapshotPolicy, ASmallJournalIsTruncatedBeforeItIsFull) {
   constexpr std::uint64_t kMiB = 1 << 20;
-  EXPECT_EQ(SnapshotPolicy::default_every_bytes(20 * kMiB), 5 * kMiB);
-  EXPECT_EQ(SnapshotPolicy::default_every_bytes(256 * kMiB), 64 * kMiB);
-  EXPECT_EQ(SnapshotPolicy::default_every_bytes(4'096 * kMiB), 64 * kMiB);
-  EXPECT_EQ(SnapshotPolicy::default_every_bytes(12'800 * kMiB), 200 * kMiB);
-  EXPECT_EQ(SnapshotPolicy::default_every_bytes(1'000'000 * kMiB), 1'024 * kMiB);
+  constexpr std::uint64_t kMemory = 12'800 * kMiB;
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(20 * kMiB, kMemory), 5 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(256 * kMiB, kMemory), 64 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(4'096 * kMiB, kMemory), 64 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(kMemory, kMemory), 200 * kMiB);
+}
+
+TEST(SnapshotPolicy, AHostWithLittleMemoryHasMoreRounds) {
+  constexpr std::uint64_t kMiB = 1 << 20, kLimit = 1'000'000 * kMiB;  // of a larger host, or a disk
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(kLimit, 1'024 * kMiB), 64 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(kLimit, 12'800 * kMiB), 200 * kMiB);
+  EXPECT_EQ(SnapshotPolicy::default_every_bytes(kLimit, kLimit), 1'024 * kMiB);
 }
 
 TEST(SnapshotPolicy, Off) {

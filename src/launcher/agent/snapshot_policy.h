@@ -19,12 +19,17 @@ enum class SnapshotRound : std::uint8_t {
 class SnapshotPolicy {
  public:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  // Rounds cost more than the memory that they save, so a machine with more memory has fewer. Even
-  // a small journal is truncated after an image before it is full.
-  static constexpr std::uint64_t default_every_bytes(std::uint64_t journal_limit_bytes) {
+  // Rounds cost more than the memory that they save, so a host that has more memory for journals
+  // has fewer of them. `memory_bytes`: what journals may take of this host's.
+  static constexpr std::uint64_t default_every_bytes(std::uint64_t journal_limit_bytes,
+                                                     std::uint64_t memory_bytes) {
     constexpr std::uint64_t kLeast = 64 << 20, kMost = 1 << 30;
-    const std::uint64_t share = std::clamp(journal_limit_bytes / 64, kLeast, kMost);
-    return std::min(share, journal_limit_bytes / 4);
+    const std::uint64_t share = std::min(journal_limit_bytes, memory_bytes) / 64;
+    return std::min(std::clamp(share, kLeast, kMost), most_every_bytes(journal_limit_bytes));
+  }
+  // Even a small journal is truncated after an image before it is full.
+  static constexpr std::uint64_t most_every_bytes(std::uint64_t journal_limit_bytes) {
+    return journal_limit_bytes / 4;
   }
 
   explicit SnapshotPolicy(const SnapshotOptions& options) : options_(options) {}

@@ -411,7 +411,6 @@ class AgentProcess {
     options->listen.clear();  // they have joined
     options->between_nodes = BetweenNodes::kSockets;
     options->journal_limit_bytes = plan.journal_limit_bytes();
-    options->snapshots.every_bytes = plan.snapshot_every_bytes();
     if (const auto error = complete(*options, usable_processors())) return *error;
     return std::move(*options);
   }

@@ -21,6 +21,7 @@
 #include "launcher/agent/former_job.h"
 #include "launcher/agent/image_sets.h"
 #include "launcher/agent/machine.h"
+#include "launcher/agent/snapshot_policy.h"
 #include "launcher/base/lifeline.h"
 #include "launcher/base/loop.h"
 #include "launcher/cli/gathering.h"
@@ -289,7 +290,10 @@ Result<JobSegment> make_segment(HostPlan& plan, std::uint32_t processors) {
                                      plan.resumed->put_back_to, processors, plan.local);
   if (!segment.ok()) return segment;
   plan.first_incarnation = segment.value().next_incarnation();
-  plan.options.journal_limit_bytes = segment.value().header()->journal_limit_bytes;
+  const std::uint64_t limit = segment.value().header()->journal_limit_bytes;
+  std::uint64_t& every = plan.options.snapshots.every_bytes;
+  plan.options.journal_limit_bytes = limit;
+  every = std::min(every, SnapshotPolicy::most_every_bytes(limit));
   return segment;
 }
 

@@ -666,7 +666,9 @@ std::optional<Error> complete(RunOptions& options, std::uint32_t processors) {
   }
   std::uint64_t& every_bytes = options.snapshots.every_bytes;
   if (every_bytes == 0) {
-    every_bytes = SnapshotPolicy::default_every_bytes(options.journal_limit_bytes);
+    // The limit may be of another host, or of a disk.
+    every_bytes = SnapshotPolicy::default_every_bytes(options.journal_limit_bytes,
+                                                      default_journal_limit_bytes(""));
   }
   return {};
 }

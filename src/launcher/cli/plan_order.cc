@@ -33,7 +33,6 @@ Order order_of_plan(const HostPlan& plan, const std::vector<std::string>& argume
   for (const std::uint32_t ranks : options.layout) to.add_layout(ranks);
   for (const std::string& host : options.hosts) to.add_hosts(host);
   to.set_journal_limit_bytes(options.journal_limit_bytes);
-  to.set_snapshot_every_bytes(options.snapshots.every_bytes);
   if (!options.checkpoint_directory.empty()) {
     to.set_note(read_small_file(note_of_job(options.checkpoint_directory)));
   }

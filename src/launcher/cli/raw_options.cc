@@ -129,9 +129,9 @@ void describe_snapshots(CLI::App& app, Raw& raw) {
                  "between two images, or off")
       ->type_name("WHEN");
   app.add_option("--snapshot-every", raw.snapshot_every,
-                 "also make images when the journals of all ranks together\n"
-                 "have grown by this much (default: a 64th of\n"
-                 "--journal-limit, but 64M to 1G, and at most a quarter)")
+                 "also make images when the journals of all ranks of a host\n"
+                 "together have grown by this much (default: a 64th of\n"
+                 "--journal-limit or of half of the memory, but 64M to 1G)")
       ->type_name("BYTES");
   app.add_option("--memory-for-images", raw.memory_for_images,
                  "if the images of all ranks together take more than\n"
