@@ -139,6 +139,10 @@ class LogWriter {
   void show(Step step) { log_->tail.store(*host_, step, tail_); }
 
   std::uint64_t truncated_below() const { return keep_from_; }
+  // With a full journal: elements from here on may still be read. Where the writer waits for its
+  // readers, which is the default, the newest kReadersWithin are enough. To be called before next()
+  // if there is no room().
+  void keep_for_readers(std::uint64_t from) { read_from_ = from; }
   // Elements below `keep_from` may be overwritten from now on. Elements appended before the first
   // call are never overwritten: every incarnation replays them. 0: nothing.
   void truncate(std::uint64_t keep_from) {
@@ -154,7 +158,7 @@ class LogWriter {
 
   bool extend() {
     if (region_->retention().reuses_what_was_read() && !permanent_)
-      truncate(tail_ - std::min(tail_, kReadersWithin));
+      truncate(std::min(tail_ - std::min(tail_, kReadersWithin), read_from_));
     if (wraps_) return wrap();
     const std::uint32_t k = log_chunk(tail_);
     const std::uint64_t chunk_bytes = log_chunk_size(k) * sizeof(T);
@@ -220,6 +224,7 @@ class LogWriter {
   bool permanent_ = false;
   bool wraps_ = false;
   std::uint64_t keep_from_ = 0;
+  std::uint64_t read_from_ = ~std::uint64_t{0};
 };
 
 }  // namespace rejoin::journal

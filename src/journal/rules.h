@@ -31,6 +31,7 @@ enum class Rule : std::uint8_t {
   kFreshExtent,                 // Must 5: every sliced attempt takes a fresh extent
   kTruncateBehindAllTails,      // Must 6: records, by all members' tails
   kTruncateBehindAllMarks,      // and marks
+  kRecordsUntilRead,            // with a full journal, no record that a member has still to read
   kTruncateMessagesByReceiver,  // Must 6
   kTruncateMessagesBySender,    // Must 6: what its sender may send again is compared
   kCompareContribution,         // with what a former incarnation has shown, without a record, too

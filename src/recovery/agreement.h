@@ -17,10 +17,10 @@ namespace rejoin::recovery {
 template <journal::Host H>
 class Agreement {
  public:
-  Agreement(H& host, journal::Journal<H>& journal, const journal::PeerView& peers,
+  Agreement(H& host, Communicators<H>& communicators, const journal::PeerView& peers,
             Execution<H>& execution, Diagnostics& diagnostics)
       : host_(host),
-        journal_(journal),
+        comms_(communicators),
         peers_(peers),
         execution_(execution),
         diagnostics_(diagnostics) {}
@@ -95,7 +95,7 @@ class Agreement {
         find_earlier(c, sequence, signature_hash, other.member, &my_call, &their_call);
     diagnostics_.mismatch(earlier, host_.rank(), my_call, world, their_call);
     execution_.inside();
-    journal_.commit(c.records, sequence, {call | journal::kRecordFailed, 0, 0});
+    comms_.commit(c, sequence, {call | journal::kRecordFailed, 0, 0});
     journal::ring_sleepers(host_, c.members.world, c.members.size);
     return Status::kMismatch;
   }
@@ -191,7 +191,7 @@ class Agreement {
   }
 
   H& host_;
-  journal::Journal<H>& journal_;
+  Communicators<H>& comms_;
   const journal::PeerView& peers_;
   Execution<H>& execution_;
   Diagnostics& diagnostics_;

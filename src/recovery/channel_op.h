@@ -258,7 +258,7 @@ class ChannelOp {
     }
     ops_.execution.inside();
     if (live && c_.records.tail() == e_.sequence) {
-      ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, 0});
+      ops_.comms.commit(c_, e_.sequence, {e_.call, fingerprint_, 0});
       journal::ring_sleepers<Haste::kLater>(ops_.host, c_.members.world, c_.members.size);
       ops_.execution.caught_up();
       ops_.bootstrap.prove_others(c_, e_.sequence);

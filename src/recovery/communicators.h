@@ -171,6 +171,15 @@ class Communicators {
     return kNobody;
   }
 
+  // Publishes the record of the next operation. With a full journal records are overwritten, but
+  // none that a member has still to read: not every operation waits for all members.
+  void commit(Comm<H>& c, std::uint64_t sequence, const journal::Record& record) {
+    if (c.records.room() == 0 && journal_.region().retention().reuses_what_was_read()) [[unlikely]]
+      c.records.keep_for_readers(journal::breaks(host_, Rule::kRecordsUntilRead) ? ~std::uint64_t{0}
+                                                                                 : least_tail(c));
+    journal_.commit(c.records, sequence, record);
+  }
+
   // Returns whether all members have completed every operation at least `distance` before this one.
   // Their tails are read only if the previous look does not tell; and a caller that had to wait
   // goes on only when they are twice as near, so that it need not read them at every operation
@@ -179,11 +188,17 @@ class Communicators {
     if (c.least_tail + distance > sequence) [[likely]]
       return true;
     host_.step(Step::kLook);
-    c.least_tail = ~std::uint64_t{0};
-    for (std::uint32_t i = 0; i < c.members.size; ++i) {
-      c.least_tail = std::min(c.least_tail, peers_.tail(c.members, i));
-    }
+    c.least_tail = least_tail(c);
     return c.least_tail + (distance + 1) / 2 > sequence;
+  }
+
+  // The operations that all members have completed.
+  std::uint64_t least_tail(Comm<H>& c) {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (std::uint32_t i = 0; i < c.members.size; ++i) {
+      least = std::min(least, peers_.tail(c.members, i));
+    }
+    return least;
   }
 
   // --- Contexts that were freed, until they are past

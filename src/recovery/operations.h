@@ -59,7 +59,7 @@ class Operations {
         calls_(calls),
         divergence_(divergence),
         control_(journal::own_control(host_of_rank)),
-        agreement_(host_of_rank, rank_journal, others, this_execution, diagnostics_of_rank) {}
+        agreement_(host_of_rank, communicators, others, this_execution, diagnostics_of_rank) {}
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 

@@ -161,7 +161,7 @@ class Replicated {
   void commit(std::uint64_t value) {
     H& host = ops_.host;
     if (journal::breaks(host, Rule::kRecordBeforeReturn)) return;
-    ops_.journal.commit(c_.records, e_.sequence, {e_.call, fingerprint_, value});
+    ops_.comms.commit(c_, e_.sequence, {e_.call, fingerprint_, value});
     if (!journal::breaks(host, Rule::kRingAfterRecord)) {
       journal::ring_sleepers<Haste::kLater>(host, c_.members.world, c_.members.size);
     }

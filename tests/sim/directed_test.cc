@@ -198,6 +198,35 @@ Directed truncated(const char* name, Rule rule) {
   return {name, rule, "", world, false, m};
 }
 
+// Rank 1 has broadcast far ahead when the journal is full. Rank 0 takes what was broadcast, and its
+// records wrap; rank 2 has died, and still looks there for what it has missed.
+Directed unread_records() {
+  constexpr unsigned kBroadcasts = 13000, kMessages = 150, kMessageCount = 4096;
+  Moves m;
+  m.push_back(Move::to(1, Step::kCommit, kBroadcasts));
+  m.push_back(Move::to(0, Step::kCommit, 200));
+  m.push_back(Move::to(2, Step::kCommit, 100));
+  m.push_back(Move::death(2));
+  m.push_back(Move::agent());
+  m.push_back(Move::to(1, Step::kPosted, kMessages));
+  m.push_back(Move::agent());
+  m.push_back(Move::to(2, Step::kFlag));  // it has repeated its past, and says that it is full
+  m.push_back(Move::agent());
+  m.push_back(Move::to(0, Step::kFlag));
+  m.push_back(Move::agent());
+  m.push_back(Move::to(0, Step::kCommit, kBroadcasts - 400));
+  World world = {"unread", 3, [](Player& p) {
+                   Comm all = p.everyone();
+                   for (unsigned i = 0; i < kBroadcasts; ++i) p.bcast(all, 1, 1);
+                   for (unsigned i = 0; i < kMessages; ++i) {
+                     if (p.rank() == 1) p.send(all, 2, 0, kMessageCount);
+                     if (p.rank() == 2) p.recv(all, 1, 0);
+                   }
+                 }};
+  world.journal_limit_bytes = 4 << 20;
+  return {"RecordsUntilRead", Rule::kRecordsUntilRead, "", world, false, m};
+}
+
 // Rank 0 has read which image rank 1 keeps, the second one. When it reads the cursors of that
 // image, the third image is kept, and the slot of the second contains the cursors of the fourth,
 // which never registers. Then rank 0 sends enough for its log to wrap, and rank 1 dies.
@@ -265,7 +294,7 @@ TEST_P(DirectedSchedule, PassesAndFailsWithoutTheRule) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, DirectedSchedule,
     testing::Values(extent(), fresh_extent(), chunk(), stable_chunk(), stable_operand(),
-                    oldest_slot(), kept_read_again(),
+                    oldest_slot(), kept_read_again(), unread_records(),
                     truncated("TruncateBehindAllTails", Rule::kTruncateBehindAllTails),
                     truncated("TruncateMessagesByReceiver", Rule::kTruncateMessagesByReceiver)),
     [](const testing::TestParamInfo<Directed>& d) { return std::string(d.param.name); });

@@ -84,14 +84,19 @@ RunOptions four_hosts() {
   return options;
 }
 
-// Each host's part is with the one behind it.
-const std::string kFourStored = [] {
+const std::string kFourRun = [] {
   std::string text = "\n";
   for (const char* rank : {"0", "1", "2", "3"}) {
     text += std::string("> 1 registered ") + rank + "\nrecord register rank " + rank +
             " incarnation 0\n> 2 initialized " + rank + "\nrecord init rank " + rank +
             " incarnation 0\n";
   }
+  return text;
+}();
+
+// Each host's part is with the one behind it.
+const std::string kFourStored = [] {
+  std::string text = kFourRun;
   text += "> 3 images-due 0 host=1\nwant set 1\n";
   for (const char* host : {"0", "1", "2", "3"}) {
     text += std::string("> 5 of-set 0 host=") + host + " value=1 code=0\n";
@@ -150,6 +155,47 @@ record host_lost
 stop
 tell: host a is lost: its agent cannot be started; its ranks cannot go on there, so the job ends
 record stop code 1
+)",
+                    4);
+}
+
+// The ranks of the first were to go on on the second, of which it was not known yet.
+TEST(LossOfTwoHosts, NoHostBeginsAgainOnOneThatIsLost) {
+  RunOptions options = four_hosts();
+  options.survive_host = false;
+  options.spare_hosts.clear();
+  options.beside = options.begin_again = true;
+  options.checkpoint_directory = "saved";
+  expect_transcript(options, kFourRun + R"(> 10 agent-lost 0 host=1 : was ended
+stop
+kill now
+record begin_again
+news: the agent of host b was ended, and its ranks have ended with it; the job begins again
+> 11 agent-lost 0 host=2 : was ended
+> 12 all-over 0 host=0
+> 13 all-over 0 host=3
+begin again, 1 in all, on a d d d
+)",
+                    4);
+}
+
+TEST(LossOfTwoHosts, NoHostIsReplacedOnOneThatIsLost) {
+  RunOptions options = four_hosts();
+  options.spare_hosts.clear();
+  options.beside = true;
+  options.checkpoint_directory = "saved";  // has all parts
+  expect_transcript(options, kFourStored + R"(record images
+set 1 is stored
+> 10 agent-lost 0 host=1 : was ended
+record host_lost
+roll back as 1
+replace host 1 at c: set 1 of host 3 as 1
+> 11 agent-lost 0 host=2 : was ended
+news: host b is lost: its agent was ended; its ranks go on on host c
+record host_lost
+roll back as 2
+replace host 1 at d: set 1 of host 0 as 2
+replace host 2 at d: set 1 of host 0 as 2
 )",
                     4);
 }

@@ -162,7 +162,13 @@ struct SupervisorActionText {
   std::string operator()(const Action::Tell& a) { return "tell: " + a.text; }
   std::string operator()(const Action::Log& a) { return to_text(a.record); }
   std::string operator()(const Action::BeginAgain& a) {
-    return "begin again, " + std::to_string(a.beginning.losses->beginnings()) + " in all";
+    std::string text =
+        "begin again, " + std::to_string(a.beginning.losses->beginnings()) + " in all";
+    if (a.beginning.hosts.size() > 1) {
+      text += ", on";
+      for (const std::string& host : a.beginning.hosts) text += " " + host;
+    }
+    return text;
   }
   std::string operator()(const Action::Finish& a) { return "finish " + std::to_string(a.code); }
 };

@@ -297,23 +297,24 @@ std::optional<Error> PartStore::fetch(const Identity& identity, const Holder& ho
     return Error{"the part of the snapshots that " + holder.address.host +
                  " holds cannot be fetched: " + why};
   };
-  std::string why;
-  PartConnection from = PartConnection::connect(identity, holder, &why);
-  constexpr int kTries = 50;  // it may be busy, or lack descriptors, for a moment
+  // It may be busy, or lack descriptors, for a moment; and a connection may break.
+  constexpr int kTries = 50, kTransfers = 3;
   constexpr timespec kPause = {0, 100'000'000};
-  for (int i = 1; i < kTries && !from.open(); ++i) {
-    nanosleep(&kPause, nullptr);
-    from = PartConnection::connect(identity, holder, &why);
+  std::string why;
+  for (int tries = 1, transfers = 0; tries <= kTries && transfers < kTransfers; ++tries) {
+    if (tries > 1) nanosleep(&kPause, nullptr);
+    PartConnection from = PartConnection::connect(identity, holder, &why);
+    if (!from.open()) continue;
+    ++transfers;
+    const Request request = {kGet, identity.host, set};
+    char answer = kNo;
+    if (from.send(&request, sizeof request) && from.receive(&answer, sizeof answer)) {
+      if (answer != kYes) return failed("it is not there");
+      if (receive_files(from, path)) return {};
+    }
+    why = error_text(errno);
   }
-  if (!from.open()) return failed(why);
-  const Request request = {kGet, identity.host, set};
-  char answer = kNo;
-  if (!from.send(&request, sizeof request) || !from.receive(&answer, sizeof answer)) {
-    return failed(error_text(errno));
-  }
-  if (answer != kYes) return failed("it is not there");
-  if (!receive_files(from, path)) return failed(error_text(errno));
-  return {};
+  return failed(why);
 }
 
 }  // namespace rejoin::launcher

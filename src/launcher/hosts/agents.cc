@@ -29,6 +29,7 @@ constexpr std::uint64_t kEndNs = 5'000'000'000;  // that agents have to end thei
 constexpr std::uint64_t kFirstWordNs = 30'000'000'000, kFetchNs = 900'000'000'000;
 constexpr std::uint64_t kFinishNs = 60'000'000'000;
 constexpr std::uint64_t kStopNs = 15'000'000'000, kKillNs = 2'000'000'000;
+constexpr std::uint64_t kAtOnceNs = 100'000'000;
 
 std::string own_path() {
   char path[4096];
@@ -221,9 +222,12 @@ void Agents::cut(Agent& agent) {
 void Agents::send(const Order& order) {
   Agent& agent = agents_[order.host()];
   if (order.what_case() == Order::kStop && !patience_.is_set()) {
-    patience_.set(loop_.now_ns() + kStopNs);
+    stopped_ns_ = loop_.now_ns();
+    patience_.set(stopped_ns_ + kStopNs);
   }
-  if (order.what_case() == Order::kKill) patience_.set(loop_.now_ns() + kKillNs);
+  // A job that begins again kills at once. Processes with much memory take seconds to end.
+  const bool is_hurried = loop_.now_ns() - stopped_ns_ > kAtOnceNs;
+  if (order.what_case() == Order::kKill && is_hurried) patience_.set(loop_.now_ns() + kKillNs);
   if (order.what_case() == Order::kFinish) {
     agent.until_ns = loop_.now_ns() + kFinishNs;
     if (patience_.is_set()) patience_.set(agent.until_ns);

@@ -115,6 +115,7 @@ class Agents {
   std::uint64_t started_ns_ = 0;
   Loop::Timer tell_timer_;  // while not all are ready
   Loop::Timer patience_;
+  std::uint64_t stopped_ns_ = 0;  // when agents were told to stop their ranks
   const std::uint64_t lease_ns_;
   std::uint64_t looked_ns_ = 0;  // at the leases
   Loop::Timer lease_timer_;

@@ -159,8 +159,15 @@ void SupervisorCore::on(const Event::AgentLost& e) {
     begin_again_or_stop(kExitFailure, "the agent of " + host_text(e.host) + " " + e.why +
                                           ", and its ranks have ended with it, so the job ends");
   }
-  // Else another agent is tried there.
-  if (begins_again_ && !move(e.host, partners()[e.host])) gone_.insert(e.host);
+  if (begins_again_) {
+    const std::string place = places_[e.host];
+    // Without another place, an agent is tried there again.
+    (move(e.host, partners()[e.host]) ? moved_ : gone_).insert(e.host);
+    // Hosts that were lost before, and were to go on there.
+    for (const std::uint32_t host : moved_) {
+      if (host != e.host && places_[host] == place) move(host, partners()[host]);
+    }
+  }
   host_is_over(e.host);
 }
 
@@ -288,7 +295,7 @@ void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
     return writes_parts() ? partners()[h] : holders_[h];
   };
   const std::uint32_t holder = holder_of(host);
-  const std::string former = host_text(host);
+  const std::string former = host_text(host), place = places_[host];
   if (goes_back_ && !replaced_.empty()) news(goes_back_->why);  // it has not been said yet
   leaving_.erase(host);
   // The places where it was tried in vain.
@@ -314,8 +321,13 @@ void SupervisorCore::replace(std::uint32_t host, const std::string& why) {
            kExitFailure,
            {}});
   // Those that are being started for another lost host know an earlier incarnation, and may not be
-  // there yet: they are started anew.
-  for (const auto& [each, tried] : replaced_) {
+  // there yet: they are started anew, and elsewhere if they were to be on the host that is lost
+  // now.
+  for (auto& [each, tried] : replaced_) {
+    if (each != host && !place.empty() && places_[each] == place) {
+      tried.insert(place);
+      move(each, holder_of(each));
+    }
     act(Action::Replace{each, places_[each], sets_.newest(), holder_of(each), back_as_});
   }
 }

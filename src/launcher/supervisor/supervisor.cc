@@ -271,9 +271,14 @@ void Supervisor::act(const Action::RollBack& a) {
 }
 
 void Supervisor::act(const Action::Replace& a) {
+  // A message has at most 64 MiB. What a stream has printed is not compared if it does not fit.
+  constexpr std::size_t kMostBytes = 32 << 20;
   std::vector<std::string> printed;
+  std::size_t bytes = 0;
   for (const std::uint32_t rank : plan_.hosts[a.host]) {
     for (std::size_t i = 2 * rank; i < 2 * (rank + 1); ++i) {
+      bytes += printed_[i].since.size();
+      if (bytes > kMostBytes) bytes -= std::exchange(printed_[i].since, {}).size();
       printed.push_back(printed_[i].since);
       printed_[i].before = 0;  // its agent counts from the set on
     }

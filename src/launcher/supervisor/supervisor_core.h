@@ -336,7 +336,8 @@ class SupervisorCore {
   std::map<std::uint32_t, std::string> lost_;
   // For which another agent is being started; places where that was in vain.
   std::map<std::uint32_t, std::set<std::string>> replaced_;
-  std::set<std::uint32_t> gone_;  // lost since the job is to begin again, without another place
+  // Lost since the job is to begin again: without another place, and with one.
+  std::set<std::uint32_t> gone_, moved_;
   bool somebody_initialized_ = false;
   std::set<std::uint64_t> told_of_job_;      // values of Notice::of_job
   std::optional<std::uint32_t> left_early_;  // a rank that ended well without MPI_Init
