@@ -167,9 +167,10 @@ def points_obstacle_later(t):
 def points_obstacle_grows(t):
     """After the last image nothing is truncated: the journal grows by all that ranks receive."""
     command = ("recovery_points", "lines", "versions=400", "pause_us=1000", "bytes=262144")
+    flags = ["--snapshots", "0.03", "--snapshot-every", "64M"]  # the default follows the memory
     peaks = []
     for shares in ("shares=50", "shares=1000"):
-        result = t.run(3, *command, shares, flags=["--snapshots", "0.03"])
+        result = t.run(3, *command, shares, flags=flags)
         require(result.code == 0, f"exit code {result.code}", result)
         peaks.append(result.named("end")[0]["journal_peak_bytes"])
     require(peaks[0] > 1.5 * peaks[1], f"the journals took {peaks} bytes", result)
