@@ -84,6 +84,14 @@ RunOptions four_hosts() {
   return options;
 }
 
+// Their ranks go on beside others.
+RunOptions four_without_spares() {
+  RunOptions options = four_hosts();
+  options.spare_hosts.clear();
+  options.beside = true;
+  return options;
+}
+
 const std::string kFourRun = [] {
   std::string text = "\n";
   for (const char* rank : {"0", "1", "2", "3"}) {
@@ -133,10 +141,7 @@ wake
 }
 
 TEST(LossOfTwoHosts, NoPlaceIsTriedTwice) {
-  RunOptions options = four_hosts();
-  options.spare_hosts.clear();
-  options.beside = true;
-  expect_transcript(options, kFourStored + R"(> 10 agent-lost 0 host=1 : was ended
+  expect_transcript(four_without_spares(), kFourStored + R"(> 10 agent-lost 0 host=1 : was ended
 record host_lost
 roll back as 1
 replace host 1 at c: set 1 of host 2 as 1
@@ -161,10 +166,9 @@ record stop code 1
 
 // The ranks of the first were to go on on the second, of which it was not known yet.
 TEST(LossOfTwoHosts, NoHostBeginsAgainOnOneThatIsLost) {
-  RunOptions options = four_hosts();
+  RunOptions options = four_without_spares();
   options.survive_host = false;
-  options.spare_hosts.clear();
-  options.beside = options.begin_again = true;
+  options.begin_again = true;
   options.checkpoint_directory = "saved";
   expect_transcript(options, kFourRun + R"(> 10 agent-lost 0 host=1 : was ended
 stop
@@ -180,9 +184,7 @@ begin again, 1 in all, on a d d d
 }
 
 TEST(LossOfTwoHosts, NoHostIsReplacedOnOneThatIsLost) {
-  RunOptions options = four_hosts();
-  options.spare_hosts.clear();
-  options.beside = true;
+  RunOptions options = four_without_spares();
   options.checkpoint_directory = "saved";  // has all parts
   expect_transcript(options, kFourStored + R"(record images
 set 1 is stored

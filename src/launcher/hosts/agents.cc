@@ -29,7 +29,7 @@ constexpr std::uint64_t kEndNs = 5'000'000'000;  // that agents have to end thei
 constexpr std::uint64_t kFirstWordNs = 30'000'000'000, kFetchNs = 900'000'000'000;
 constexpr std::uint64_t kFinishNs = 60'000'000'000;
 constexpr std::uint64_t kStopNs = 15'000'000'000, kKillNs = 2'000'000'000;
-constexpr std::uint64_t kAtOnceNs = 100'000'000;
+constexpr std::uint64_t kAtOnceNs = 100'000'000;  // between both orders, of a job that begins again
 
 std::string own_path() {
   char path[4096];
