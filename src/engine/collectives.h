@@ -13,6 +13,7 @@
 //     n  members    S  bytes of a block
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -282,7 +283,10 @@ class Reduce {
         const Progress p = port.receive(step.member, size, &left, &got);
         if (p != Progress::kDone) return p;
       }
-      fold_.add(left, true, step.closes);
+      // A message stays until the next one is received, and this member's contribution all the
+      // time.
+      const bool stays = order_ == nullptr && (step.member == root_ || n - 2 - folded_ == root_);
+      fold_.add(left, !stays, step.closes);
     }
     return Progress::kDone;
   }
@@ -304,28 +308,26 @@ class Reduce {
 
 // Inclusive prefix along a chain: member i gets c0 op ... op ci. n-1 steps for each piece.
 // With `exclusive`, member i gets the prefix before it (member 0: untouched). `result` may be
-// `input`. copy, inclusive: piece_bytes() each.
+// `input`. memory: memory_bytes().
 class Scan {
  public:
   Scan(const void* input, std::size_t bytes, const Reduction& op, void* result, bool exclusive,
-       std::byte* copy, std::byte* inclusive)
+       std::byte* memory)
       : input_(static_cast<const std::byte*>(input)),
         bytes_(bytes),
         op_(op),
         result_(static_cast<std::byte*>(result)),
         exclusive_(exclusive),
-        copy_(copy),
-        inclusive_(inclusive),
+        memory_(memory),
         piece_(piece_bytes(op.element_bytes)) {}
 
-  // Bytes of `copy` and of `inclusive`.
-  static std::size_t memory_bytes(std::size_t, const Reduction& op) {
-    return piece_bytes(op.element_bytes);
+  static std::size_t memory_bytes(std::size_t bytes, const Reduction& op, bool exclusive) {
+    return exclusive ? std::min(bytes, piece_bytes(op.element_bytes)) : 0;
   }
 
   template <class Port>
   Progress advance(Port& port) {
-    for (; at_ < bytes_ || !begun_; at_ += piece_, step_ = 0) {
+    for (; at_ < bytes_ || !begun_; at_ += piece_, is_combined_ = false) {
       const std::size_t size = bytes_ - at_ < piece_ ? bytes_ - at_ : piece_;
       if (const Progress p = advance_piece(port, size); p != Progress::kDone) return p;
       begun_ = true;
@@ -337,24 +339,31 @@ class Scan {
   template <class Port>
   Progress advance_piece(Port& port, std::size_t size) {
     const std::uint32_t me = port.me();
-    if (step_ == 0) {
-      copy_payload(copy_, input_ + at_, size);
-      step_ = 1;
-    }
-    if (step_ == 1) {
+    const bool is_last = me + 1 == port.size();
+    if (!is_combined_) {
       const std::byte* before = nullptr;
       std::size_t got = 0;
       if (me > 0) {
         const Progress p = port.receive(me - 1, size, &before, &got);
         if (p != Progress::kDone) return p;
       }
-      copy_payload(inclusive_, copy_, size);
-      if (me > 0) op_.combine(op_, before, inclusive_, inclusive_, size / op_.element_bytes);
-      const std::byte* mine = exclusive_ ? before : inclusive_;
-      if (mine != nullptr) copy_payload(result_ + at_, mine, size);
-      step_ = 2;
+      combine(before, size, is_last);
+      is_combined_ = true;
     }
-    return me + 1 < port.size() ? port.send(me + 1, inclusive_, size) : Progress::kDone;
+    return is_last ? Progress::kDone : port.send(me + 1, prefix_, size);
+  }
+
+  // Sets prefix_, and the result.
+  void combine(const std::byte* before, std::size_t size, bool is_last) {
+    const std::byte* mine = input_ + at_;
+    std::byte* result = result_ + at_;
+    std::byte* inclusive = exclusive_ ? memory_ : result;
+    prefix_ = exclusive_ && before == nullptr ? mine : inclusive;
+    if (before != nullptr && !(exclusive_ && is_last)) {
+      op_.combine(op_, before, mine, inclusive, size / op_.element_bytes);
+    }
+    const std::byte* from = exclusive_ ? before : before == nullptr ? mine : result;
+    if (from != nullptr && from != result) copy_payload(result, from, size);
   }
 
   const std::byte* input_;
@@ -362,31 +371,31 @@ class Scan {
   const Reduction& op_;
   std::byte* result_;
   bool exclusive_;
-  std::byte* copy_;
-  std::byte* inclusive_;
+  std::byte* memory_;
   std::size_t piece_;
   std::size_t at_ = 0;
   bool begun_ = false;
-  unsigned step_ = 0;
+  bool is_combined_ = false;           // this piece is
+  const std::byte* prefix_ = nullptr;  // what the next member gets of it
 };
 
 // The same with other messages: each member sends its contribution to all members after it, before
 // it receives anything, and folds the contributions of those before it, in the same order. n-1
-// messages of the whole vector. `result` may be `input`. left, right: the bytes of a vector each.
+// messages of the whole vector. `result` may be `input`. memory: memory_bytes().
 class ScanAtOnce {
  public:
   ScanAtOnce(const void* input, std::size_t bytes, const Reduction& op, void* result,
-             bool exclusive, std::byte* left, std::byte* right)
+             bool exclusive, std::byte* memory)
       : input_(static_cast<const std::byte*>(input)),
         bytes_(bytes),
         op_(op),
         result_(static_cast<std::byte*>(result)),
         exclusive_(exclusive),
-        left_(left),
-        right_(right) {}
+        left_(memory),
+        right_(memory + vector_bytes(bytes)) {}
 
-  static std::size_t memory_bytes(std::size_t bytes, const Reduction&) {
-    return (bytes + 63) / 64 * 64;
+  static std::size_t memory_bytes(std::size_t bytes, const Reduction&, bool) {
+    return 2 * vector_bytes(bytes);
   }
 
   template <class Port>
@@ -409,6 +418,8 @@ class ScanAtOnce {
   }
 
  private:
+  static std::size_t vector_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
   // left_ := left_ op the contribution of `member`.
   void fold(std::uint32_t member, const std::byte* contribution, std::size_t bytes) {
     copy_payload(right_, contribution, bytes);

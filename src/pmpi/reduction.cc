@@ -304,26 +304,24 @@ struct ScanPlan : ReductionPlan {
     return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
   }
 
-  // Algorithm: engine::Scan or engine::ScanAtOnce. It gets two times memory_bytes() of memory.
+  // Algorithm: engine::Scan or engine::ScanAtOnce. It gets memory_bytes() of memory.
   template <class Algorithm>
   struct RunOf {
     explicit RunOf(const ScanPlan& p)
         : plan(p),
           contribution(p.type, p.send, p.count),
           result(p.type, p.receive),
-          piece(Algorithm::memory_bytes(p.bytes, p.bound.get())),
-          memory(2 * piece),
+          memory(Algorithm::memory_bytes(p.bytes, p.bound.get(), p.exclusive)),
           input(contribution.data()),
           input_bytes(p.bytes),
           algorithm(input, p.bytes, p.bound.get(), result.place_or_copy(p.count), p.exclusive,
-                    memory.data(), memory.data() + piece) {}
+                    memory.data()) {}
     void deliver(const Outcome&) {
       if (plan.has_result) result.deliver(plan.count);
     }
     const ScanPlan& plan;
     const Contribution contribution;
     Result result;
-    const std::size_t piece;
     const Scratch memory;
     const std::byte* const input;
     const std::size_t input_bytes;

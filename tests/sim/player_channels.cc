@@ -197,12 +197,11 @@ Status Player::scan(Comm& c, std::size_t count, bool exclusive) {
   if (c.comm == nullptr) return Status::kOk;
   const Buffer in = contribution(c, count, false), out = buffer(count);
   const Reduction r = reduction(false);
-  const std::size_t piece = engine::piece_bytes(sizeof(Element)) / sizeof(Element);
-  const Buffer copy = buffer(std::min(piece, count)), inclusive = buffer(std::min(piece, count));
+  const std::size_t bytes = engine::Scan::memory_bytes(in.bytes(), r, exclusive);
+  const Buffer memory = buffer(bytes / sizeof(Element));
   return channel(c, exclusive ? OpKind::kExscan : OpKind::kScan, -1, in, out, true,
                  engine::Scan(in.data, in.bytes(), r, out.data, exclusive,
-                              reinterpret_cast<std::byte*>(copy.data),
-                              reinterpret_cast<std::byte*>(inclusive.data)));
+                              reinterpret_cast<std::byte*>(memory.data)));
 }
 
 namespace {

@@ -256,11 +256,13 @@ void Player::begin_alltoall(Comm& c, Pending* p, std::size_t count) {
 void Player::begin_scan(Comm& c, Pending* p, std::size_t count) {
   SimCollective* o = make_collective(c, OpKind::kIscan, -1);
   o->count = count;
-  const Buffer in = o->contribution(count, false), left = o->buffer(count);
+  const Buffer in = o->contribution(count, false);
   o->out = o->buffer(count);
-  o->scan.emplace(in.data, in.bytes(), o->reduction(), o->out.data, false,
-                  reinterpret_cast<std::byte*>(left.data),
-                  reinterpret_cast<std::byte*>(o->buffer(count).data));
+  const engine::Reduction& r = o->reduction();
+  const Buffer memory =
+      o->buffer(engine::ScanAtOnce::memory_bytes(in.bytes(), r, false) / sizeof(Element));
+  o->scan.emplace(in.data, in.bytes(), r, o->out.data, false,
+                  reinterpret_cast<std::byte*>(memory.data));
   o->advance_messages = [](SimCollective& self) { return self.scan->advance(self); };
   start(c, p, o);
 }
