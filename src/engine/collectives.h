@@ -284,8 +284,9 @@ class Reduce {
         if (p != Progress::kDone) return p;
       }
       // A message stays until the next one is received, and this member's contribution all the
-      // time.
-      const bool stays = order_ == nullptr && (step.member == root_ || n - 2 - folded_ == root_);
+      // time. A single contribution is the result.
+      const bool combines_at_once = step.member == root_ || n - 2 - folded_ == root_;
+      const bool stays = order_ == nullptr && n > 1 && combines_at_once;
       fold_.add(left, !stays, step.closes);
     }
     return Progress::kDone;

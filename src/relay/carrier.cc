@@ -32,12 +32,15 @@ bool is_socket(int fd, std::uint64_t cookie) {
 
 bool is_process(int fd) { return journal::system_call(SYS_pidfd_send_signal, fd, 0) != -EBADF; }
 
-// A program that has closed its standard output may still write to that number.
-int above_standard(int fd) {
-  if (fd > 2) return fd;
-  const auto higher = static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3));
+// As recovery/attach.cc: above what programs count on. With a low limit on descriptors, at least
+// above the standard ones: a program that has closed its output may still write to that number.
+int move_high(int fd) {
+  constexpr int kFirst = 900;
+  auto high = static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirst));
+  if (high < 0 && fd > 2) return fd;
+  if (high < 0) high = static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3));
   close_it(fd);
-  return higher;
+  return high;
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ RankCarrier::RankCarrier(std::byte* base, std::uint32_t rank, journal::Arena& ar
     nodes = std::max(nodes, journal::control_of(base, r)->node + 1);
   }
   for (std::uint32_t n = 0; n < nodes; ++n) {
-    if (n != own) nodes_.push_back({n, 0, -1});
+    if (n != own) nodes_.push_back({n});
   }
 }
 
@@ -90,7 +93,7 @@ void RankCarrier::look() {
 
 void RankCarrier::waited() {
   looks_ = false;
-  for (Held& held : nodes_) close_held(held);
+  for (Held& held : nodes_) held.is_known = false;
   // A relay that dozes looks again within a few milliseconds, and the rank may wait before that.
   if (!std::exchange(left_, false) || is_relay(RelayState::kDozes)) return;
   ring_relay();
@@ -121,6 +124,7 @@ journal::Ahead RankCarrier::ahead(std::uint32_t node, std::uint64_t key) {
 
 void RankCarrier::let_go() {
   waited();
+  for (Held& held : nodes_) close_held(held);
   close_relay();
 }
 
@@ -136,17 +140,23 @@ Did RankCarrier::run(Held& held, What what) {
       me, what, [&](const Connection& c) { return open(held, c); }, loans_);
 }
 
-// While a process has the socket, the other relay does not see that this one has ended.
+// The program may have closed it, and may have a file of its own by that number.
+bool RankCarrier::is_ours(Held& held) {
+  held.is_known = held.is_known || (held.fd >= 0 && is_socket(held.fd, held.cookie));
+  return held.is_known;
+}
+
 void RankCarrier::close_held(Held& held) {
-  if (held.fd >= 0) close_it(held.fd);
-  held = {held.node, 0, -1};
+  if (is_ours(held)) close_it(held.fd);
+  held = {held.node};
 }
 
 Wire* RankCarrier::open(Held& held, const Connection& connection) {
-  if (held.cookie != connection.cookie || held.fd < 0) {
+  if (held.cookie != connection.cookie || !is_ours(held)) {
     close_held(held);
-    held.cookie = connection.cookie;
     if (connection.cookie != 0) held.fd = socket_of(connection);
+    held.cookie = connection.cookie;
+    held.is_known = held.fd >= 0;
   }
   if (held.fd < 0) return nullptr;
   wire_ = SocketWire(held.fd);
@@ -160,19 +170,15 @@ int RankCarrier::socket_of(const Connection& connection) {
   }
   for (int attempt = 0; attempt < 2 && !refused_; ++attempt) {
     if (relay_fd_ < 0) {
-      constexpr int kFirstDescriptor = 900;  // as recovery/attach.cc: above what programs count on
       const auto fd = static_cast<int>(journal::system_call(SYS_pidfd_open, relay_));
       refused_ = fd == -EPERM || fd == -ENOSYS;
       if (fd < 0) return -1;
-      relay_fd_ =
-          static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstDescriptor));
-      if (relay_fd_ >= 0) close_it(fd);
-      if (relay_fd_ < 0) relay_fd_ = fd;
+      relay_fd_ = move_high(fd);
     }
     const long fd = journal::system_call(SYS_pidfd_getfd, relay_fd_, connection.fd);
     const bool is_file = fd >= 0;
     if (is_file && is_socket(static_cast<int>(fd), connection.cookie)) {
-      return above_standard(static_cast<int>(fd));
+      return move_high(static_cast<int>(fd));
     }
     if (is_file) close_it(static_cast<int>(fd));
     refused_ = fd == -EPERM || fd == -ENOSYS;

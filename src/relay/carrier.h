@@ -29,14 +29,17 @@ class RankCarrier : public journal::Carrier {
   std::uint32_t links() const override { return static_cast<std::uint32_t>(nodes_.size()); }
 
  private:
+  // A socket of the relay, kept from one wait to the next: to take it costs three system calls.
   struct Held {
     std::uint32_t node;
-    std::uint64_t cookie;  // of the socket
-    int fd;                // -1: none
+    std::uint64_t cookie = 0;  // of the socket
+    int fd = -1;               // -1: none
+    bool is_known = false;     // it was made sure of in the present wait
   };
   Did run(Held& held, What what);
   void close_held(Held& held);
   Wire* open(Held& held, const Connection& connection);
+  static bool is_ours(Held& held);
   int socket_of(const Connection& connection);
   void close_relay();
   bool is_relay(journal::RelayState state) const;
@@ -46,7 +49,7 @@ class RankCarrier : public journal::Carrier {
   std::uint32_t rank_;
   Vector<Held> nodes_;  // all others
   SocketWire wire_;     // of the socket that this process drives
-  bool looks_ = false;  // look() was called in the present wait, and its sockets are kept open
+  bool looks_ = false;  // look() was called in the present wait
   journal::Loans loans_;
   bool left_ = false;       // a step has left work that the relay was not told of
   std::int64_t relay_ = 0;  // process of which relay_fd_ is a descriptor

@@ -33,6 +33,7 @@ struct Connection {
   std::int64_t relay;    // process
   std::int32_t fd;       // its descriptor there; -1: only the relay can drive the connection
   std::uint64_t cookie;  // that the kernel has given the socket; 0: there is no connection
+  std::uint32_t timeline;
 };
 
 enum class Ending : std::uint32_t {
@@ -126,6 +127,10 @@ class Link {
   std::uint32_t steps() const { return steps_.load(); }
   // The following REQUIRE that the caller drives.
   void begin(std::byte* base, std::uint32_t node, std::uint32_t peer, const Connection& connection);
+  // Whether a connection of this timeline is there, or was when its relay died.
+  bool is_open(std::uint32_t timeline) const {
+    return connection_.cookie != 0 && connection_.timeline == timeline;
+  }
   void end() {
     connection_.cookie = 0;
     is_relays_.store(journal::kRelayStores, journal::Step::kSame, 0);

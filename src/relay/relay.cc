@@ -36,6 +36,7 @@ namespace {
 
 constexpr int kConnectMs = 2'000;
 constexpr std::uint64_t kPauseNs = 20'000'000;
+constexpr std::uint64_t kPatienceNs = 200'000'000;  // with a relay that should connect again
 constexpr std::uint64_t kTellAfterNs = 5'000'000'000;
 constexpr std::size_t kMostStrangers = 8;  // connections that have not proved anything yet
 
@@ -78,6 +79,8 @@ class Relay {
   };
 
   Arrived welcome(int fd, std::uint32_t node);
+  bool is_connected(std::uint32_t node);
+  void connect(std::uint32_t node);
   void keep_connected(std::uint32_t node);
   void accept_all();
   void hear_bell();
@@ -142,8 +145,7 @@ void Relay::give(const Arrived& arrived) {
 Relay::Arrived Relay::welcome(int fd, std::uint32_t node) {
   const auto other = greet(fd, {plan_.job, plan_.timeline, plan_.node, node}, plan_.authenticate);
   const bool has_connected = node == kAnyNode;
-  const bool good =
-      other && (!has_connected || (other->node > plan_.node && other->node < plan_.nodes.size()));
+  const bool good = other && other->node < plan_.nodes.size();
   if (!good) {
     close(fd);
     return {node, -1, has_connected, {}};
@@ -154,24 +156,31 @@ Relay::Arrived Relay::welcome(int fd, std::uint32_t node) {
 
 // Connects to a node with a lower number, again whenever the connection has ended.
 void Relay::keep_connected(std::uint32_t node) {
+  for (;;) {
+    connect(node);
+    const std::uint64_t began_ns = now_ns();
+    {
+      std::unique_lock lock(mutex_);
+      ended_.wait(lock, [&] { return !connected_[node]; });
+    }
+    if (now_ns() - began_ns < kPauseNs) pause_for(kPauseNs);  // it may end at once again
+  }
+}
+
+bool Relay::is_connected(std::uint32_t node) {
+  const std::lock_guard lock(mutex_);
+  return connected_[node];
+}
+
+void Relay::connect(std::uint32_t node) {
   const Address& address = plan_.nodes[node];
   std::uint64_t told_at_ns = now_ns() + kTellAfterNs;  // 0: it has been told
-  for (;;) {
+  while (!is_connected(node)) {
     std::string why;
     const int fd = connect_to(address, kConnectMs, &why);
     if (fd >= 0) why = "it has another secret, does not encrypt as this node does, or is no relay";
     const Arrived arrived = fd >= 0 ? welcome(fd, node) : Arrived{node, -1, false, {}};
-    if (arrived.fd >= 0) {
-      const std::uint64_t began_ns = now_ns();
-      give(arrived);
-      {
-        std::unique_lock lock(mutex_);
-        ended_.wait(lock, [&] { return !connected_[node]; });
-      }
-      told_at_ns = now_ns() + kTellAfterNs;
-      if (now_ns() - began_ns < kPauseNs) pause_for(kPauseNs);  // it may end at once again
-      continue;
-    }
+    if (arrived.fd >= 0) return give(arrived);
     if (told_at_ns != 0 && now_ns() > told_at_ns) {
       told_at_ns = 0;
       fprintf(
@@ -264,7 +273,7 @@ void Relay::welcome_arrived() {
 }
 
 void Relay::begin(Peer& peer, const Arrived& arrived) {
-  Connection connection = {getpid(), arrived.fd, 0};
+  Connection connection = {getpid(), arrived.fd, 0, plan_.timeline};
   socklen_t size = sizeof connection.cookie;
   if (getsockopt(arrived.fd, SOL_SOCKET, SO_COOKIE, &connection.cookie, &size) != 0) {
     _exit(kExitSystem);
@@ -412,8 +421,16 @@ bool Relay::sleep(int ms, bool with_sockets) {
 }
 
 void Relay::run() {
-  for (Peer& peer : peers_) {  // a former relay's connections have ended with it
+  for (Peer& peer : peers_) {
     take_over(peer);
+    // A rank may have the former relay's socket open, so that the other relay does not see that the
+    // connection has ended, and does not connect again.
+    if (peer.node > plan_.node && peer.link->is_open(plan_.timeline)) {
+      std::thread([this, node = peer.node] {
+        pause_for(kPatienceNs);
+        connect(node);
+      }).detach();
+    }
     peer.link->end();
     peer.link->give_back();
   }

@@ -94,7 +94,7 @@ class Nodes {
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) fail("no sockets");
     for (std::uint32_t node = 0; node < 2; ++node) take_over(node);
     for (std::uint32_t node = 0; node < 2; ++node) {
-      link(node).begin(base_[node], node, 1 - node, {getpid(), fds[node], ++cookie_});
+      link(node).begin(base_[node], node, 1 - node, {getpid(), fds[node], ++cookie_, 0});
       if (fds_[node] >= 0) close(fds_[node]);
       fds_[node] = fds[node];
     }

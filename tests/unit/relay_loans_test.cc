@@ -82,7 +82,7 @@ class Loans : public ::testing::Test {
   void connect() {
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds_.data()) != 0) abort();
     for (std::uint32_t n = 0; n < 2; ++n) {
-      link(n).begin(segment_[n].base, n, 1 - n, {getpid(), fds_[n], n + 1});
+      link(n).begin(segment_[n].base, n, 1 - n, {getpid(), fds_[n], n + 1, 0});
     }
     for (int i = 0; i < 2; ++i) {  // each says what it has
       for (std::uint32_t n = 0; n < 2; ++n) step(n, {});

@@ -108,10 +108,12 @@ struct RunOptions {
   std::vector<std::string> notices;   // about options that were ignored
   std::vector<std::uint32_t> layout;  // the number of ranks of each node; empty: one node
   BetweenNodes between_nodes = BetweenNodes::kMemory;
-  bool fabric = false;                     // sockets, and what is sent goes through libfabric
-  bool survive_host = false;               // the loss of one, if the job has several
-  std::uint64_t lease_ns = 5'000'000'000;  // a host that is silent for longer is lost
-  std::uint32_t spares = 0;                // hosts that run no rank until another one is lost
+  bool fabric = false;        // sockets, and what is sent goes through libfabric
+  bool survive_host = false;  // the loss of one, if the job has several
+  // With several hosts: one that is silent for longer is lost, and has ended its ranks. 0: there is
+  // no lease, because ranks of a lost host do not run elsewhere.
+  std::uint64_t lease_ns = 0;
+  std::uint32_t spares = 0;       // hosts that run no rank until another one is lost
   bool beside = false;            // without a spare, its ranks go on on another host of the job
   std::string remote_shell = {};  // empty until complete()
   bool encrypt = false;           // what hosts send to each other

@@ -305,7 +305,7 @@ class AgentProcess {
     auto made = make_host_plan(options.value(),
                                {plan.job(), plan.secret(), host, local, plan.incarnation(), true});
     if (!made.ok()) return made.error();
-    if (options.value().survive_host) lease_ns_ = options.value().lease_ns;
+    lease_ns_ = options.value().lease_ns;
     if (options.value().report_bindings) report_bindings(made.value());
     SpawnSettings settings = prepare_process(static_cast<std::uint32_t>(local.size()));
     if (const auto error = check_descriptors(static_cast<std::uint32_t>(local.size())))

@@ -525,14 +525,14 @@ class JobOnHosts {
                            [this](const std::string& line) {
                              if (!options_.quiet) fprintf(stderr, "rejoin: %s\n", line.c_str());
                            }};
-    const std::uint64_t lease_ns = options_.survive_host ? options_.lease_ns : 0;
     std::vector<std::string> names = options_.hosts;
     names.resize(options_.layout.size());
     if (gathering_) {
-      agents_.emplace(loop_, std::move(names), gathering_->agents(), options_.join_ns, lease_ns,
-                      std::move(calls));
+      agents_.emplace(loop_, std::move(names), gathering_->agents(), options_.join_ns,
+                      options_.lease_ns, std::move(calls));
     } else {
-      agents_.emplace(loop_, std::move(names), options_.remote_shell, lease_ns, std::move(calls));
+      agents_.emplace(loop_, std::move(names), options_.remote_shell, options_.lease_ns,
+                      std::move(calls));
     }
     agents_->start(order_of_plan(plan_, arguments_, resumed_));
   }

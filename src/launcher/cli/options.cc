@@ -365,6 +365,9 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
 }
 
 constexpr std::uint64_t kMostSpares = 1024;
+constexpr std::uint64_t kLeaseNs = 5'000'000'000;
+// With written sets alone, a loss takes more than that, and a long silence may still end.
+constexpr std::uint64_t kLeaseOfWrittenNs = 30'000'000'000;
 
 std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
   const auto between = parse_choice("--between-nodes", raw.between_nodes,
@@ -391,12 +394,19 @@ std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
                                      "not a time; give a number of seconds from 0.1 to 1e6");
     if (!lease.ok()) return lease.error();
     o.lease_ns = lease.value();
+  } else if (o.survive_host) {
+    o.lease_ns = kLeaseNs;
+  } else if (!o.checkpoint_directory.empty()) {
+    o.lease_ns = kLeaseOfWrittenNs;
   }
+  const bool survives_losses = o.survive_host || !o.checkpoint_directory.empty();
   const bool has_place = o.spares > 0 || o.beside;
-  if (!o.survive_host && !raw.lease.empty()) {
-    return usage("--lease is for jobs that survive the loss of a host; add --survive host");
+  if (!survives_losses && !raw.lease.empty()) {
+    return usage(
+        "--lease is for jobs that survive the loss of a host; add --survive host, or "
+        "--checkpoint-dir DIR to begin again from written sets");
   }
-  if (!o.survive_host && has_place && o.checkpoint_directory.empty()) {
+  if (!survives_losses && has_place) {
     return usage(std::string(o.beside ? "--oversubscribe-on-loss" : "--spares") +
                  " is for jobs that go on after the loss of a host; add --survive host, or "
                  "--checkpoint-dir DIR to begin again from written sets");

@@ -152,8 +152,9 @@ void describe_deaths(CLI::App& app, Raw& raw) {
                  "kept by another host (docs/hosts.md)")
       ->type_name("WHAT");
   app.add_option("--lease", raw.lease,
-                 "with --survive host: a host that is silent for longer is\n"
-                 "lost, and ends its ranks by itself (default: 5)")
+                 "with --survive host or --checkpoint-dir: a host that is\n"
+                 "silent for longer is lost, and ends its ranks by itself\n"
+                 "(default: 5 with --survive host, else 30)")
       ->type_name("SECONDS");
   app.add_option("--spares", raw.spares,
                  "with --survive host or --checkpoint-dir: the last N\n"

@@ -151,6 +151,7 @@ void Agents::spawn(std::uint32_t host) {
   }
   Descriptor their_input(to[0]), input(to[1]), output(from[0]), their_output(from[1]);
   const std::vector<std::string> words = command_of(agent.name, remote_shell_);
+  agent.is_here = words.size() == 2;
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -226,8 +227,10 @@ void Agents::send(const Order& order) {
     patience_.set(stopped_ns_ + kStopNs);
   }
   // A job that begins again kills at once. Processes with much memory take seconds to end.
-  const bool is_hurried = loop_.now_ns() - stopped_ns_ > kAtOnceNs;
-  if (order.what_case() == Order::kKill && is_hurried) patience_.set(loop_.now_ns() + kKillNs);
+  if (order.what_case() == Order::kKill && loop_.now_ns() - stopped_ns_ > kAtOnceNs) {
+    is_hurried_ = true;
+    patience_.set(loop_.now_ns() + kKillNs);
+  }
   if (order.what_case() == Order::kFinish) {
     agent.until_ns = loop_.now_ns() + kFinishNs;
     if (patience_.is_set()) patience_.set(agent.until_ns);
@@ -271,9 +274,13 @@ void Agents::fail(std::uint32_t host, Error error) {
     if (!std::exchange(failed_, true)) calls_.failed(std::move(error));
     return;
   }
+  report_lost(host, "cannot be started: " + error.text);
+}
+
+void Agents::report_lost(std::uint32_t host, const std::string& how) {
   Report lost;
   lost.set_host(host);
-  lost.set_agent_lost("cannot be started: " + error.text);
+  lost.set_agent_lost(how);
   calls_.report(std::move(lost));
 }
 
@@ -307,34 +314,38 @@ void Agents::look_at_leases() {
   const std::uint64_t now_ns = loop_.now_ns(), period_ns = lease_ns_ / 4;
   const std::uint64_t since_ns = now_ns - std::exchange(looked_ns_, now_ns);
   const bool was_away = since_ns > 2 * period_ns;
+  std::uint64_t next_ns = now_ns + period_ns;
   for (std::uint32_t host = 0; host < agents_.size(); ++host) {
     Agent& agent = agents_[host];
     if (was_away) agent.heard_ns = now_ns;
     if (was_away && agent.until_ns != 0) agent.until_ns += since_ns;
     const bool has_limit = agent.until_ns != 0;
-    const bool is_late = now_ns > (has_limit ? agent.until_ns : agent.heard_ns + lease_ns_);
+    const std::uint64_t limit_ns = has_limit ? agent.until_ns : end_of_lease_ns(agent);
+    const bool is_late = now_ns > limit_ns;
+    if (!is_late) next_ns = std::min(next_ns, limit_ns + 1);
     if (agent.plan && is_late) {
       no_agent_joins(host, "no other one has joined within " + duration_text(join_ns_) +
                                " (--join-timeout sets the time)");
     }
-    if (!agent.is_there() || agent.finished || !is_late) continue;
+    if (std::exchange(agent.may_run, agent.may_run && !is_late) && is_late) {
+      report_lost(host, agent.how_lost);
+      continue;
+    }
+    if (!agent.is_there() || agent.has_ended || agent.finished || !is_late) continue;
     agent.how_lost = has_limit ? "has not answered in time"
                                : "was silent for more than " + duration_text(lease_ns_);
     cut(agent);
     agent.stream.reset();  // whatever it still says is not heard
     on_end(host, "");
   }
-  lease_timer_.set(now_ns + period_ns);
+  lease_timer_.set(next_ns);
 }
 
 // The place of a lost agent remains empty.
 void Agents::no_agent_joins(std::uint32_t host, const std::string& why) {
   agents_[host].plan.reset();
   agents_[host].until_ns = 0;
-  Report lost;
-  lost.set_host(host);
-  lost.set_agent_lost("has gone, and " + why);
-  calls_.report(std::move(lost));
+  report_lost(host, "has gone, and " + why);
 }
 
 std::string Agents::address_of(std::uint32_t host) const {
@@ -440,10 +451,17 @@ void Agents::on_end(std::uint32_t host, const std::string& why) {
     }
     return;
   }
-  Report lost;
-  lost.set_host(host);
-  lost.set_agent_lost(how);
-  calls_.report(std::move(lost));
+  const bool is_known = agent.is_here && agent.pid <= 0;
+  const bool has_ranks = !agent.is_over && agent.until_ns == 0;
+  const bool may_run = lease_ns_ != 0 && has_ranks && !is_known && !is_hurried_;
+  const std::uint64_t now_ns = loop_.now_ns(), end_ns = end_of_lease_ns(agent);
+  if (!may_run || now_ns > end_ns) return report_lost(host, how);
+  agent.may_run = true;
+  agent.how_lost = how;
+  lease_timer_.set(now_ns);
+  calls_.waits("the agent of " + text_of(host) + " " + how +
+               "; its ranks may run until the end of its lease, in " +
+               duration_text(end_ns - now_ns));
 }
 
 std::string Agents::how_it_ended(Agent& agent, const std::string& why) {

@@ -36,7 +36,9 @@ class Agents {
 
   // `hosts`: by number of the host, as the user named it; empty names are this machine.
   // `remote_shell`: the command that runs a command on a host, without the host's name.
-  // `lease_ns`: an agent that is silent for longer is lost; 0: it may be silent for ever.
+  // `lease_ns`: an agent that is silent for longer is lost; 0: it may be silent for ever. If there
+  // are leases, the end of a connection says nothing about ranks on another machine: the agent is
+  // lost when its lease has passed.
   Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell,
          std::uint64_t lease_ns, Calls calls);
   // Agents that have joined by these names, and may join until `join_ns` after the loss of one.
@@ -64,6 +66,7 @@ class Agents {
   void tell_what_is_awaited();
   void give_up_on_silent_ones();
   void look_at_leases();
+  void report_lost(std::uint32_t host, const std::string& how);
   void end_ranks(std::uint32_t host);
   struct Agent {
     std::string name;          // of its host; empty: this machine
@@ -77,12 +80,15 @@ class Agents {
     std::uint64_t heard_ns = 0;  // when its newest message came
     // It is lost when this time has come; 0: when it has been silent for its lease.
     std::uint64_t until_ns = 0;
-    std::string how_lost = {};       // by that
+    std::string how_lost = {};       // by that, or while it may run
     std::uint64_t clock_ns = 0;      // what is added to its times
     bool has_ended = false;          // its stream has
+    bool is_here = false;            // on this machine, as a child
+    bool may_run = false;            // it has ended like that, and its ranks may run
     std::optional<Order> plan = {};  // for the next agent that joins: there is none here
     bool is_there() const { return pid > 0 || (stream && !has_ended); }
   };
+  std::uint64_t end_of_lease_ns(const Agent& agent) const { return agent.heard_ns + lease_ns_; }
 
   Agents(Loop& loop, std::vector<std::string> hosts, std::string remote_shell, JoinedAgents* joined,
          std::uint64_t join_ns, std::uint64_t lease_ns, Calls calls);
@@ -116,6 +122,7 @@ class Agents {
   Loop::Timer tell_timer_;  // while not all are ready
   Loop::Timer patience_;
   std::uint64_t stopped_ns_ = 0;  // when agents were told to stop their ranks
+  bool is_hurried_ = false;       // the user has asked twice
   const std::uint64_t lease_ns_;
   std::uint64_t looked_ns_ = 0;  // at the leases
   Loop::Timer lease_timer_;

@@ -140,12 +140,45 @@ def cluster_begins_again_elsewhere(t, where):
                 net.hosts[victim].lose_power()
                 job.until(lambda before=before: newest(job, "begin_again") > before[1], "the job begins again")
 
-        written = ["--checkpoint-dir", sets, "--checkpoint-every", "0.3", "--max-restarts", "100"]
+        written = ["--checkpoint-dir", sets, "--checkpoint-every", "0.3", "--max-restarts", "100", "--lease", "3"]
         result = t.run(3, *MESSAGES, **on(net, ssh, slots, *written, *more), interfere=interfere)
         require(result.code == 0, f"exit code {result.code}", result)
         require(len(result.named("begin_again")) == 2, "it did not begin again twice", result)
         require_lines(result, expected, 3, 2)
         net.require_empty(result)
+
+
+@scenario(how=["written", "survives"], sweeps=True, limit_s=300)
+def cluster_connection_ends_first(t, how):
+    """A host is cut off, and soon after the connection to its agent ends: its ranks run on until their
+    lease is over, and begin elsewhere only then."""
+    victim, expected = 1, t.undisturbed(3, *MESSAGES)
+    for _ in range(20 if t.long else 1):
+        with cluster(4) as (net, ssh), tempfile.TemporaryDirectory(prefix="kill-test-") as sets:
+            kept = ["--survive", "host", *EVERY_50_MS] if how == "survives" else ["--checkpoint-dir", sets, "--checkpoint-every", "0.3"]
+            event, lost = ("stored", "host_lost") if how == "survives" else ("images", "begin_again")
+            host = net.hosts[victim]
+
+            def interfere(job, net=net, event=event, lost=lost, host=host):
+                job.until(lambda: newest(job, event) > 0, "there is a set")
+                net.cut(victim)
+                job.run_for(t.rng.uniform(0, 1))
+                mine = lambda: [pid for pid in host.processes() if not is_ssh(pid)]
+                require_met(mine(), "it had no processes", job)
+                shells = [pid for pid in net.hosts[0].processes() if host.address in proc_text(pid, "cmdline").split()]
+                require_met(shells, "there is no ssh to it", job)
+                for pid in shells:
+                    os.kill(pid, signal.SIGKILL)
+                job.until(lambda: newest(job, lost) > 0, "the host is lost")
+                require(not mine(), f"processes of {host.name} run on", job)
+                net.mend(victim)
+
+            more = [*kept, "--spares", "1", "--lease", "3"]
+            result = t.run(3, *MESSAGES, **on(net, ssh, [1, 1, 1, 1], *more), interfere=interfere)
+            require(result.code == 0, f"exit code {result.code}", result)
+            require_lines(result, expected, 3, 1)
+            require("its ranks may run until the end of its lease" in result.err, "no line tells what is awaited", result)
+            net.require_empty(result)
 
 
 @scenario(silent_s=[2, 20], limit_s=300)

@@ -66,11 +66,13 @@ def back_to_a_set_with_checkpoints(t, every):
     goes_back(t, 3, "values", 800, f"checkpoints={every}")
 
 
-def a_few_times(t):
-    """Kills a rank every 20 to 60 ms, some times, once each rank has an image."""
+def a_few_times(t, hosts=1):
+    """Kills a rank every 20 to 60 ms, some times, once each rank has an image: each host says that of
+    its own ranks, and has said it twice then."""
 
     def interfere(job):
-        job.until_event("snapshot")
+        snapshots = lambda: sum(event["event"] == "snapshot" for event in job.events)
+        job.until(lambda: snapshots() >= 2 * hosts - 1, "each rank has an image")
         for _ in range(8):
             job.run_for(t.rng.uniform(0.02, 0.06))
             if job.pids:
@@ -262,7 +264,7 @@ def back_with_files_of_hosts(t, layout):
     for _ in t.runs(2, 50, lambda: rollbacks):
         with place(t) as there:
             flags = [*EVERY_50_MS, "--wdir", there.work, "--layout", layout, "--between-nodes", "sockets"]
-            result = t.run(ranks, *command, flags=flags, interfere=a_few_times(t))
+            result = t.run(ranks, *command, flags=flags, interfere=a_few_times(t, 2))
             judge_files(result, there.work, ranks)
         rollbacks += len(result.named("rollback"))
     require(rollbacks > 0, "the ranks never went back", result)

@@ -81,6 +81,26 @@ def hosts_relays_and_ranks_die(t, layout, *more):
         judge(result, expected, n)
 
 
+@scenario(limit_s=60)
+def hosts_relay_dies_while_a_rank_is_absent(t):
+    """A rank that makes no call has sockets of its relay open, so that the other relay does not see the
+    end of this one: the others of its host need not wait for that rank."""
+    command = ("absent", "seconds=6", "steps=1000", "pause_us=1000")
+    agent_of = lambda pid: proc_text(pid, "stat").rpartition(")")[2].split()[1]
+
+    def interfere(job):
+        job.until_output("rank 1 is away")
+        job.run_for(t.rng.uniform(0, 0.4))
+        for pid in named(job, "ftrun-relay"):
+            if agent_of(pid) == agent_of(job.pids[1]):
+                os.kill(pid, signal.SIGKILL)
+
+    result = t.run(3, *command, flags=flags_of("2,1", "--snapshots", "off"), interfere=interfere)
+    require(result.code == 0, f"exit code {result.code}", result)
+    lines = [line for line in result.out.splitlines() if line.startswith(("rank 1", "the others"))]
+    require(lines == ["rank 1 is away", "the others are done", "rank 1 is back"], f"the order is {lines}", result)
+
+
 def require_replayed(result):
     """Requires that each rank was live again only about where its predecessor had died: the journal
     answers what it sends, about half of its operations."""
