@@ -272,6 +272,15 @@ class ImageSetWriting : public CheckedFiles {
   // Writes a set and returns its fault. `file_log_bytes`: of rank 1.
   std::string written(std::uint64_t file_log_bytes, bool compress = false) {
     ImageSetWriter writer(directory_, directory_, {2, false}, compress);
+    begin_to_complete(writer, file_log_bytes);
+    return fault_of(writer);
+  }
+  static std::string fault_of(ImageSetWriter& writer) {
+    pollfd outcome = {writer.descriptor(), POLLIN, 0};
+    EXPECT_EQ(poll(&outcome, 1, -1), 1);
+    return writer.outcome()->fault;
+  }
+  void begin_to_complete(ImageSetWriter& writer, std::uint64_t file_log_bytes) {
     ImageSet set;
     set.number = writer.next_number();
     set.owner = test::checkpoint_owner(kRanks);
@@ -290,11 +299,8 @@ class ImageSetWriting : public CheckedFiles {
       EXPECT_TRUE(write_all(file.get(), &end, sizeof end));
     }
     writer.add(SegmentCopy(0, 0), "rest of the input");
-    pollfd outcome = {writer.descriptor(), POLLIN, 0};
     while (!added()) poll(nullptr, 0, 1);
     writer.complete(set);
-    EXPECT_EQ(poll(&outcome, 1, -1), 1);
-    return writer.outcome()->fault;
   }
   // The journal and the input, which are added first.
   bool added() const {
@@ -349,6 +355,37 @@ TEST_F(ImageSetWriting, ACompressedSetHasThePlainContents) {
   ASSERT_TRUE(mapped.ok());
   EXPECT_EQ(mapped.value().bytes().size(),
             sizeof(process_image::ImageHead) + sizeof(process_image::MappingHead));
+}
+
+// A part of which the job has gone back to an earlier set. On one host, the earlier set may be
+// gone.
+TEST_F(ImageSetWriting, AnAbandonedPartIsNotFoundAgain) {
+  {
+    ImageSetWriter writer(directory_, directory_, {2, true}, false);
+    begin_to_complete(writer, 0);
+    EXPECT_EQ(fault_of(writer), "");
+    EXPECT_TRUE(holds_image_sets(directory_));
+    writer.abandon();
+    EXPECT_FALSE(holds_image_sets(directory_));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("images-1.rejoin.part")));
+  ImageSetWriter alone(directory_, directory_, {1, false}, false);
+  begin_to_complete(alone, 0);
+  EXPECT_EQ(fault_of(alone), "");
+  alone.abandon();
+  alone.finish();
+  EXPECT_TRUE(holds_image_sets(directory_));
+}
+
+TEST_F(ImageSetWriting, APartThatIsAbandonedWhileItIsPutInPlaceIsNotFoundAgain) {
+  for (int i = 0; i < 20; ++i) {
+    ImageSetWriter writer(directory_, directory_, {2, true}, false);
+    begin_to_complete(writer, 0);
+    poll(nullptr, 0, i % 5);
+    writer.abandon();
+    writer.finish();
+    ASSERT_TRUE(image_sets_at(directory_).empty());
+  }
 }
 
 TEST_F(ImageSetWriting, ASetIsNotWholeUnlessTheFileLogsThatItNeedsAreDurable) {

@@ -425,10 +425,16 @@ void ImageSetWriter::complete(ImageSet set) {
 
 void ImageSetWriter::abandon() {
   const std::lock_guard lock(mutex_);
+  withdraw(number_);
   abandoned_ = number_;
   journal_.reset();
   complete_.reset();
   wake_.notify_one();
+}
+
+// Else those before may have been removed.
+void ImageSetWriter::withdraw(std::uint64_t number) const {
+  if (retention_.until_settled) sets_.withdraw(number);
 }
 
 void ImageSetWriter::settled(std::uint64_t number) {
@@ -470,6 +476,7 @@ void ImageSetWriter::run() {
     run_one(lock);
   }
   if (removing_) remove_image_sets(sets_.directory());
+  if (abandoned_) withdraw(*abandoned_);
   sets_.remove_parts();
 }
 
@@ -478,7 +485,10 @@ void ImageSetWriter::run_one(std::unique_lock<std::mutex>& lock) {
   const std::string path = part();
   if (abandoned_) {
     const std::uint64_t gone = *std::exchange(abandoned_, {});
-    without(lock, [&] { sets_.remove_part(gone); });
+    without(lock, [&] {
+      withdraw(gone);
+      sets_.remove_part(gone);
+    });
   } else if (journal_) {
     const SegmentCopy journal = std::move(*journal_);
     const std::string input = std::move(input_);

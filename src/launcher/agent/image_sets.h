@@ -144,6 +144,8 @@ class ImageSetWriter {
   void add(SegmentCopy journal, std::string input);
   // All images are written. `set`: everything except files, libraries and executables.
   void complete(ImageSet set);
+  // Gives up the newest set. With until_settled, it is not found any more when this returns, also
+  // if it was whole; if it is being put in place just then, the thread removes it.
   void abandon();
   // All hosts have written their parts of this set: those of others are removed.
   void settled(std::uint64_t number);
@@ -165,6 +167,7 @@ class ImageSetWriter {
   };
   void run();
   void run_one(std::unique_lock<std::mutex>& lock);
+  void withdraw(std::uint64_t number) const;
   Outcome complete_now(ImageSet& set, Outcome done, const std::string& part);
   std::string note_image(ImageSet& set, std::uint32_t rank, const std::string& path);
   Result<std::string> build(const std::string& path);

@@ -39,9 +39,13 @@ bool NumberedEntries::put_in_place(std::uint64_t number) const {
   return rename(part_of(number).c_str(), path_of(number).c_str()) == 0 && sync_path(directory_);
 }
 
+bool NumberedEntries::withdraw(std::uint64_t number) const {
+  return rename(path_of(number).c_str(), part_of(number).c_str()) == 0;
+}
+
 std::optional<Error> NumberedEntries::remove(std::uint64_t number) const {
-  const std::string path = path_of(number), part = part_of(number);
-  if (rename(path.c_str(), part.c_str()) != 0) return Error{path + ": " + error_text(errno)};
+  const std::string part = part_of(number);
+  if (!withdraw(number)) return Error{path_of(number) + ": " + error_text(errno)};
   std::error_code error;
   std::filesystem::remove_all(part, error);
   if (error) return Error{part + ": " + error.message()};

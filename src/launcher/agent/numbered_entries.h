@@ -46,6 +46,8 @@ class NumberedEntries {
   // Renames the part and syncs the directory. REQUIRES that the part is synced. Returns false on
   // failure, with errno set.
   bool put_in_place(std::uint64_t number) const;
+  // Makes a whole entry a part. Returns false on failure, with errno set.
+  bool withdraw(std::uint64_t number) const;
   // Errors: it cannot be removed.
   std::optional<Error> remove(std::uint64_t number) const;
   // Removes all whole entries and all parts, and syncs the directory. Errors: one cannot be

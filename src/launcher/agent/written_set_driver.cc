@@ -127,13 +127,18 @@ void WrittenSetDriver::write_part(std::uint64_t set) {
 
 void WrittenSetDriver::give_up_part(std::uint64_t set) {
   if (set == 0 || set == set_.number) stop_copying();
-  if (plan_.is_whole_job() || !progress_.open()) return;
-  if (set == 0 || set == progress_.number()) give_up();
+  if (plan_.is_whole_job()) return;
+  if (progress_.open() && (set == 0 || set == progress_.number())) give_up();
+  // Else a job might resume from what it has gone back from.
+  if (!unsettled_ || plan_.gives_parts() || (set != 0 && set != *unsettled_)) return;
+  unsettled_.reset();
+  writer_->abandon();
 }
 
 void WrittenSetDriver::settled(std::uint64_t set) {
   if (!writer_) return;
   writer_->settled(set);
+  if (unsettled_ == set) unsettled_.reset();
   if (plan_.gives_parts()) return core_.written({});
   if (set_.number == set && !set_.path.empty()) note_newest();
 }
@@ -428,6 +433,7 @@ void WrittenSetDriver::on_outcome() {
     set_.path = std::filesystem::absolute(outcome->path);
     for (const std::uint32_t r : plan_.local) set_.images[r].executable = outcome->executables[r];
     if (plan_.is_whole_job()) note_newest();
+    unsettled_ = outcome->number;
     if (plan_.writes_sets) report_written(*outcome);
   }
   if (!plan_.is_whole_job()) part_written_(outcome->number, outcome->path, outcome->fault);

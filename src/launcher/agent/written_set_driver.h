@@ -121,6 +121,7 @@ class WrittenSetDriver {
   std::vector<SegmentPiece> payload_;   // what is still to be copied
   Loop::Timer copy_timer_;
   ImageSet newest_;
+  std::optional<std::uint64_t> unsettled_;      // this host's part of it is written
   std::uint64_t pause_ns_ = 0;                  // how long the ranks were stopped for it
   std::uint64_t cpu_before_ns_ = 0;             // of this process, before the set
   std::uint64_t writers_cpu_ns_ = 0;            // of the set
