@@ -34,9 +34,10 @@ bool is_process(int fd) { return journal::system_call(SYS_pidfd_send_signal, fd,
 
 // As recovery/attach.cc: above what programs count on. With a low limit on descriptors, at least
 // above the standard ones: a program that has closed its output may still write to that number.
+constexpr int kFirstDescriptor = 900;
 int move_high(int fd) {
-  constexpr int kFirst = 900;
-  auto high = static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirst));
+  auto high =
+      static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirstDescriptor));
   if (high < 0 && fd > 2) return fd;
   if (high < 0) high = static_cast<int>(journal::system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3));
   close_it(fd);
@@ -93,7 +94,10 @@ void RankCarrier::look() {
 
 void RankCarrier::waited() {
   looks_ = false;
-  for (Held& held : nodes_) held.is_known = false;
+  for (Held& held : nodes_) {
+    if (held.fd < kFirstDescriptor) close_held(held);  // the program counts on such numbers
+    held.is_known = false;
+  }
   // A relay that dozes looks again within a few milliseconds, and the rank may wait before that.
   if (!std::exchange(left_, false) || is_relay(RelayState::kDozes)) return;
   ring_relay();

@@ -127,9 +127,9 @@ class Link {
   std::uint32_t steps() const { return steps_.load(); }
   // The following REQUIRE that the caller drives.
   void begin(std::byte* base, std::uint32_t node, std::uint32_t peer, const Connection& connection);
-  // Whether a connection of this timeline is there, or was when its relay died.
-  bool is_open(std::uint32_t timeline) const {
-    return connection_.cookie != 0 && connection_.timeline == timeline;
+  // Whether there has been a connection of this timeline.
+  bool had_connection(std::uint32_t timeline) const {
+    return connection_.relay != 0 && connection_.timeline == timeline;
   }
   void end() {
     connection_.cookie = 0;

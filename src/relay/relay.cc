@@ -423,12 +423,15 @@ bool Relay::sleep(int ms, bool with_sockets) {
 void Relay::run() {
   for (Peer& peer : peers_) {
     take_over(peer);
-    // A rank may have the former relay's socket open, so that the other relay does not see that the
+    // A rank may have a former relay's socket open, so that the other relay does not see that the
     // connection has ended, and does not connect again.
-    if (peer.node > plan_.node && peer.link->is_open(plan_.timeline)) {
+    if (peer.node > plan_.node && peer.link->had_connection(plan_.timeline)) {
       std::thread([this, node = peer.node] {
-        pause_for(kPatienceNs);
-        connect(node);
+        do {
+          pause_for(kPatienceNs);
+          connect(node);
+          pause_for(kPatienceNs);
+        } while (!is_connected(node));
       }).detach();
     }
     peer.link->end();

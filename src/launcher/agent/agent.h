@@ -46,6 +46,8 @@ class Agent : private AgentDriver {
   // To be called before the first order, if the job has an agent for each node. Errors: why its
   // relay cannot be reached.
   std::optional<Error> open_relay();
+  // Prepares the images from which its ranks are restored, if they are (RankStarts::open_images).
+  std::optional<Error> open_images();
   std::uint32_t relay_port() const { return relay_->port(); }
   std::uint32_t part_port() const { return parts_ ? parts_->port() : 0; }
   // To be called when the supervisor knows these ports. Reports that the ranks of a lost host,

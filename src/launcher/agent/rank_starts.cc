@@ -153,15 +153,30 @@ void RankStarts::resume(const ImageSet& set) {
   journal::want_set(journal::set_wanted_on(segment_.base(), plan_.local.front()), newest);
 }
 
-void RankStarts::restore(std::uint32_t rank, const AgentAction::Restore& a, const ImageSet& set) {
-  from_[rank] = {RecoveryPoint::Kind::kWrittenImage};
+std::optional<Error> RankStarts::open_image(std::uint32_t rank, const ImageSet& set) {
   auto image = PlainFile::open(set.path_of_image(rank));
   if (!image.ok()) {
-    core_.give_up(rank);
-    const std::string why = "cannot start rank " + std::to_string(rank) + ": " + image.error().text;
-    return reporter_.happened(rank, Event::SpawnFailed{kExitFailure, why});
+    return Error{"cannot start rank " + std::to_string(rank) + ": " + image.error().text};
   }
   restored_from_[rank] = std::move(image.value());
+  return {};
+}
+
+std::optional<Error> RankStarts::open_images(const ImageSet& set) {
+  for (const std::uint32_t r : plan_.local) {
+    if (auto error = open_image(r, set)) return error;
+  }
+  return {};
+}
+
+void RankStarts::restore(std::uint32_t rank, const AgentAction::Restore& a, const ImageSet& set) {
+  from_[rank] = {RecoveryPoint::Kind::kWrittenImage};
+  if (!restored_from_[rank]) {
+    if (const auto error = open_image(rank, set)) {
+      core_.give_up(rank);
+      return reporter_.happened(rank, Event::SpawnFailed{kExitFailure, error->text});
+    }
+  }
   const Processes::Restoration restoration = {
       set.images[rank].executable, restored_from_[rank]->path(), core_.incarnation(rank)};
   start(rank, &restoration, a.number | wire::kMarkOfImage);

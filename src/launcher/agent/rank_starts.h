@@ -43,6 +43,9 @@ class RankStarts {
   void wake(std::uint32_t rank, const AgentAction::Wake& action, std::uint64_t age_ns);
   // `set`: contains the image.
   void restore(std::uint32_t rank, const AgentAction::Restore& action, const ImageSet& set);
+  // Makes plain copies of the images of `set` that are compressed. That may take minutes, and is
+  // best done before a lease begins. Errors: one is damaged, or there is no space.
+  std::optional<Error> open_images(const ImageSet& set);
   // Prepares the ranks' input and output for a job in which all ranks are restored from `set`.
   void resume(const ImageSet& set);
   // The rank's process has registered.
@@ -55,6 +58,7 @@ class RankStarts {
   void look_at_replays();
 
  private:
+  std::optional<Error> open_image(std::uint32_t rank, const ImageSet& set);
   bool refuses_program(std::uint32_t rank);
   MadePipes pipes_again(std::uint32_t rank);
   void open(std::uint32_t rank, RankPipes pipes, std::uint64_t mark);

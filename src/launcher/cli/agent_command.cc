@@ -337,6 +337,7 @@ class AgentProcess {
     agent_.emplace(loop_, std::move(made.value()), std::move(settings), std::move(segment.value()),
                    std::move(listener.value()), std::move(guardian),
                    [this](const Report& report) { send(report); });
+    if (auto error = agent_->open_images()) return error;
     return agent_->open_relay();
   }
 

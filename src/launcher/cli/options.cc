@@ -367,7 +367,7 @@ std::optional<Error> read_layout(const std::string& text, std::vector<std::uint3
 constexpr std::uint64_t kMostSpares = 1024;
 constexpr std::uint64_t kLeaseNs = 5'000'000'000;
 // With written sets alone, a loss takes more than that, and a long silence may still end.
-constexpr std::uint64_t kLeaseOfWrittenNs = 30'000'000'000;
+constexpr std::uint64_t kLeaseOfWrittenNs = 60'000'000'000;
 
 std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
   const auto between = parse_choice("--between-nodes", raw.between_nodes,
@@ -396,7 +396,7 @@ std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
     o.lease_ns = lease.value();
   } else if (o.survive_host) {
     o.lease_ns = kLeaseNs;
-  } else if (!o.checkpoint_directory.empty()) {
+  } else if (!o.checkpoint_directory.empty() && o.restart) {
     o.lease_ns = kLeaseOfWrittenNs;
   }
   const bool survives_losses = o.survive_host || !o.checkpoint_directory.empty();

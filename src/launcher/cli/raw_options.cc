@@ -154,7 +154,7 @@ void describe_deaths(CLI::App& app, Raw& raw) {
   app.add_option("--lease", raw.lease,
                  "with --survive host or --checkpoint-dir: a host that is\n"
                  "silent for longer is lost, and ends its ranks by itself\n"
-                 "(default: 5 with --survive host, else 30)")
+                 "(default: 5 with --survive host, else 60)")
       ->type_name("SECONDS");
   app.add_option("--spares", raw.spares,
                  "with --survive host or --checkpoint-dir: the last N\n"

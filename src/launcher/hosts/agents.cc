@@ -27,9 +27,8 @@ constexpr std::uint64_t kEndNs = 5'000'000'000;  // that agents have to end thei
 // With leases: how long an agent that replaces another one has to say its first word, and to fetch
 // its part; and how long an agent may be busy with the end of the job.
 constexpr std::uint64_t kFirstWordNs = 30'000'000'000, kFetchNs = 900'000'000'000;
-constexpr std::uint64_t kFinishNs = 60'000'000'000;
+constexpr std::uint64_t kFinishNs = 900'000'000'000;  // a large set may be compressed, and synced
 constexpr std::uint64_t kStopNs = 15'000'000'000, kKillNs = 2'000'000'000;
-constexpr std::uint64_t kAtOnceNs = 100'000'000;  // between both orders, of a job that begins again
 
 std::string own_path() {
   char path[4096];
@@ -223,11 +222,10 @@ void Agents::cut(Agent& agent) {
 void Agents::send(const Order& order) {
   Agent& agent = agents_[order.host()];
   if (order.what_case() == Order::kStop && !patience_.is_set()) {
-    stopped_ns_ = loop_.now_ns();
-    patience_.set(stopped_ns_ + kStopNs);
+    patience_.set(loop_.now_ns() + kStopNs);
   }
-  // A job that begins again kills at once. Processes with much memory take seconds to end.
-  if (order.what_case() == Order::kKill && loop_.now_ns() - stopped_ns_ > kAtOnceNs) {
+  // A job that begins again kills, too. Processes with much memory take seconds to end.
+  if (order.what_case() == Order::kKill && order.kill()) {
     is_hurried_ = true;
     patience_.set(loop_.now_ns() + kKillNs);
   }
@@ -237,11 +235,17 @@ void Agents::send(const Order& order) {
   }
   const bool ends = order.what_case() == Order::kStop || order.what_case() == Order::kKill;
   if (agent.plan && ends) return no_agent_joins(order.host(), "the job ends");
+  if (agent.replacement && ends) {  // its lease is waited for
+    agent.replacement.reset();
+    return;
+  }
   if (agent.stream) agent.stream->send(order.SerializeAsString());
 }
 
 void Agents::give_up_on_silent_ones() {
-  for (Agent& agent : agents_) {
+  for (std::uint32_t host = 0; host < agents_.size(); ++host) {
+    Agent& agent = agents_[host];
+    if (is_hurried_ && std::exchange(agent.may_run, false)) report_lost(host, agent.how_lost);
     // Those that are over wait for the others, until they are told to finish.
     if (!agent.finished && (!agent.is_over || agent.until_ns != 0)) cut(agent);
   }
@@ -327,8 +331,8 @@ void Agents::look_at_leases() {
       no_agent_joins(host, "no other one has joined within " + duration_text(join_ns_) +
                                " (--join-timeout sets the time)");
     }
-    if (std::exchange(agent.may_run, agent.may_run && !is_late) && is_late) {
-      report_lost(host, agent.how_lost);
+    if (agent.may_run && is_late) {
+      lease_is_over(host);
       continue;
     }
     if (!agent.is_there() || agent.has_ended || agent.finished || !is_late) continue;
@@ -339,6 +343,14 @@ void Agents::look_at_leases() {
     on_end(host, "");
   }
   lease_timer_.set(next_ns);
+}
+
+void Agents::lease_is_over(std::uint32_t host) {
+  Agent& agent = agents_[host];
+  agent.may_run = false;
+  if (!agent.replacement) return report_lost(host, agent.how_lost);
+  Replacement next = std::move(*std::exchange(agent.replacement, {}));
+  replace(host, next.where, next.holder, std::move(next.plan));
 }
 
 // The place of a lost agent remains empty.
@@ -375,21 +387,25 @@ void Agents::send_all(Order order) {
 
 // If the agent is still there, because its host is only left, its ranks end before others begin in
 // their place. No beat of the others is answered meanwhile, so the wait is a quarter of a lease at
-// most.
-void Agents::end_ranks(std::uint32_t host) {
+// most. Returns whether they have ended.
+bool Agents::end_ranks(std::uint32_t host) {
   Agent& agent = agents_[host];
   Order order;
   order.set_host(host);
-  order.mutable_kill();
+  order.set_kill(true);
   agent.stream->send(order.SerializeAsString());
   agent.stream->close_output();
   const std::uint64_t until_ns = monotonic_ns() + lease_ns_ / 4;
-  if (agent.pid <= 0) return agent.stream->await_end(until_ns);
+  if (agent.pid <= 0) {
+    agent.stream->await_end(until_ns);
+    return monotonic_ns() < until_ns;
+  }
   while (agent.pid > 0 && monotonic_ns() < until_ns) {
     if (waitpid(agent.pid, nullptr, WNOHANG) != 0) agent.pid = -1;
     const timespec pause = {0, 5'000'000};
     if (agent.pid > 0) nanosleep(&pause, nullptr);
   }
+  return agent.pid <= 0;
 }
 
 void Agents::put_new(Agent& agent, const std::string& where) {
@@ -414,8 +430,17 @@ void Agents::start_elsewhere(std::uint32_t host, const std::string& where, Order
 void Agents::replace(std::uint32_t host, const std::string& where, std::uint32_t holder,
                      Order plan) {
   Agent& agent = agents_[host];
-  const bool may_run_ranks = agent.until_ns == 0;  // it was ready
-  if (agent.is_there() && agent.stream && may_run_ranks) end_ranks(host);
+  const bool has_ranks = agent.until_ns == 0;  // it was ready
+  if (agent.is_there() && !agent.has_ended && agent.stream && has_ranks && !end_ranks(host)) {
+    cut(agent);
+    agent.stream.reset();
+    agent.has_ended = agent.may_run = true;
+    agent.heard_ns = loop_.now_ns();
+  }
+  if (agent.may_run) {
+    agent.replacement = Replacement{where, holder, std::move(plan)};
+    return look_at_leases();
+  }
   if (joined_ != nullptr) joined_->gone(agent.name);
   put_new(agent, where);
   agent.until_ns = loop_.now_ns() + kFirstWordNs;

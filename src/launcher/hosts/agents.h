@@ -67,7 +67,13 @@ class Agents {
   void give_up_on_silent_ones();
   void look_at_leases();
   void report_lost(std::uint32_t host, const std::string& how);
-  void end_ranks(std::uint32_t host);
+  void lease_is_over(std::uint32_t host);
+  bool end_ranks(std::uint32_t host);
+  struct Replacement {
+    std::string where;
+    std::uint32_t holder;
+    Order plan;
+  };
   struct Agent {
     std::string name;          // of its host; empty: this machine
     std::string address = {};  // of a host that has joined
@@ -80,11 +86,12 @@ class Agents {
     std::uint64_t heard_ns = 0;  // when its newest message came
     // It is lost when this time has come; 0: when it has been silent for its lease.
     std::uint64_t until_ns = 0;
-    std::string how_lost = {};       // by that, or while it may run
-    std::uint64_t clock_ns = 0;      // what is added to its times
-    bool has_ended = false;          // its stream has
-    bool is_here = false;            // on this machine, as a child
-    bool may_run = false;            // it has ended like that, and its ranks may run
+    std::string how_lost = {};                    // by that, or while it may run
+    std::uint64_t clock_ns = 0;                   // what is added to its times
+    bool has_ended = false;                       // its stream has
+    bool is_here = false;                         // on this machine, as a child
+    bool may_run = false;                         // it has ended like that, and its ranks may run
+    std::optional<Replacement> replacement = {};  // when they do not run any more
     std::optional<Order> plan = {};  // for the next agent that joins: there is none here
     bool is_there() const { return pid > 0 || (stream && !has_ended); }
   };
@@ -121,8 +128,7 @@ class Agents {
   std::uint64_t started_ns_ = 0;
   Loop::Timer tell_timer_;  // while not all are ready
   Loop::Timer patience_;
-  std::uint64_t stopped_ns_ = 0;  // when agents were told to stop their ranks
-  bool is_hurried_ = false;       // the user has asked twice
+  bool is_hurried_ = false;  // the user has asked twice
   const std::uint64_t lease_ns_;
   std::uint64_t looked_ns_ = 0;  // at the leases
   Loop::Timer lease_timer_;

@@ -364,8 +364,8 @@ void Supervisor::act(const Action::Stop& a) {
   send_all([](Order& order) { order.mutable_stop(); });
 }
 
-void Supervisor::act(const Action::KillNow&) {
-  send_all([](Order& order) { order.mutable_kill(); });
+void Supervisor::act(const Action::KillNow& a) {
+  send_all([&](Order& order) { order.set_kill(a.hurried); });
 }
 
 void Supervisor::act(const Action::WriteNow&) {

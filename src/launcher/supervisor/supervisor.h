@@ -69,7 +69,7 @@ class Supervisor {
   void act(const Action::GiveUpSet& action);
   void act(const Action::LetRecycle& action);
   void act(const Action::Stop& action);
-  void act(const Action::KillNow&);
+  void act(const Action::KillNow& action);
   void act(const Action::WriteNow&);
   void act(const Action::ReportPositions&);
   void act(const Action::News& action);

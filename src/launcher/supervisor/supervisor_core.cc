@@ -480,7 +480,7 @@ void SupervisorCore::on(const Event::Interrupted& e) {
   }
   if (std::exchange(begins_again_, false)) return end_instead(e.signal);
   if (std::exchange(interrupted_, true) || is_over()) {
-    act(Action::KillNow{});
+    act(Action::KillNow{true});
     return;
   }
   stop(kExitSignal + e.signal, signal_text(e.signal) + ": ending all ranks");

@@ -114,7 +114,9 @@ struct Action {
   struct Stop {
     bool patient;  // only after a moment
   };
-  struct KillNow {};          // end all processes at once
+  struct KillNow {         // end all processes at once
+    bool hurried = false;  // the user has asked twice
+  };
   struct WriteNow {};         // one host: write a set of images that is newer than this
   struct ReportPositions {};  // print the position of every rank
   struct News {               // for the user; silenced by --quiet

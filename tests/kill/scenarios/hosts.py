@@ -86,14 +86,16 @@ def hosts_relay_dies_while_a_rank_is_absent(t):
     """A rank that makes no call has sockets of its relay open, so that the other relay does not see the
     end of this one: the others of its host need not wait for that rank."""
     command = ("absent", "seconds=6", "steps=1000", "pause_us=1000")
-    agent_of = lambda pid: proc_text(pid, "stat").rpartition(")")[2].split()[1]
+    agent_of = lambda pid: proc_text(pid, "stat").rpartition(")")[2].split()[1:2]
 
     def interfere(job):
         job.until_output("rank 1 is away")
-        job.run_for(t.rng.uniform(0, 0.4))
-        for pid in named(job, "ftrun-relay"):
-            if agent_of(pid) == agent_of(job.pids[1]):
-                os.kill(pid, signal.SIGKILL)
+        mine = lambda: [pid for pid in named(job, "ftrun-relay") if agent_of(pid) == agent_of(job.pids[1])]
+        for _ in range(2):  # the second one before there is a connection
+            (pid,) = job.until(mine, "there is a relay")
+            os.kill(pid, signal.SIGKILL)
+            job.until(lambda pid=pid: mine() not in ([], [pid]), "another one takes its place")
+            job.run_for(t.rng.uniform(0, 0.1))
 
     result = t.run(3, *command, flags=flags_of("2,1", "--snapshots", "off"), interfere=interfere)
     require(result.code == 0, f"exit code {result.code}", result)
