@@ -210,8 +210,9 @@ def joined_begins_again(t, layout):
     """A host is lost without --survive host, or two at once: the job begins again when those that are
     left have joined once more, and new ones."""
     flags = ["-H", "a,b"] if layout == "list" else ["--nodes", "2", "--npernode", "1"]
-    # Nothing is silent here, but a disk that many tests share can be slow.
-    flags += ["--survive", "host", "--lease", "60"] if layout == "two" else []
+    # Nothing is silent here, but a disk that many tests share can be slow. What is killed is waited for.
+    flags += ["--survive", "host"] if layout == "two" else []
+    flags += ["--lease", "15"]
     expected = t.undisturbed(2, *MESSAGES)
     for _ in range(20 if t.long else 1):
         hosts = Hosts(t)
