@@ -202,10 +202,6 @@ std::optional<Error> Agent::open_relay() {
   return parts_->listen(!plan_.options.hosts.empty());
 }
 
-std::optional<Error> Agent::open_images() {
-  return plan_.resumed ? starts_.open_images(*plan_.resumed) : std::nullopt;
-}
-
 void Agent::report_restored() {
   if (!plan_.takes_over) return;
   const std::uint64_t set = plan_.resumed->put_back_to;

@@ -47,7 +47,9 @@ class Agent : private AgentDriver {
   // relay cannot be reached.
   std::optional<Error> open_relay();
   // Prepares the images from which its ranks are restored, if they are (RankStarts::open_images).
-  std::optional<Error> open_images();
+  std::optional<Error> open_images() {
+    return plan_.resumed ? starts_.open_images(*plan_.resumed) : std::nullopt;
+  }
   std::uint32_t relay_port() const { return relay_->port(); }
   std::uint32_t part_port() const { return parts_ ? parts_->port() : 0; }
   // To be called when the supervisor knows these ports. Reports that the ranks of a lost host,
