@@ -20,8 +20,9 @@ using journal::Step;
 namespace {
 
 constexpr std::uint32_t kMostLogs = 1 << 21;  // kHave frames that a connection may begin with
-// The size of one recv() into the buffer of frames. It is small because what it reads of a payload
-// has to be copied again; the rest of the payload is read directly to its place in the segment.
+// The size of one recv() into the buffer of frames. It holds a message of a few KiB with its
+// frames; not more, because what it reads of a payload has to be copied again, and the rest of a
+// payload is read directly to its place in the segment.
 constexpr std::size_t kReadBytes = 16 * 1024;
 // The most bytes that one step receives. The caller may be the rank that these bytes are for, which
 // copies them to the program's buffer when the step is over: they are still in the L2 cache then.

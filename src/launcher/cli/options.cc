@@ -396,7 +396,7 @@ std::optional<Error> finish_nodes(const Raw& raw, RunOptions& o) {
     o.lease_ns = lease.value();
   } else if (o.survive_host) {
     o.lease_ns = kLeaseNs;
-  } else if (!o.checkpoint_directory.empty() && o.restart) {
+  } else if (!o.checkpoint_directory.empty()) {
     o.lease_ns = kLeaseOfWrittenNs;
   }
   const bool survives_losses = o.survive_host || !o.checkpoint_directory.empty();
