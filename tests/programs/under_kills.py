@@ -8,6 +8,9 @@ random logical points (ftrun --kill), MPI_Init and MPI_Finalize among them. Run 
 only from (S, I), so that one run can be repeated: --seed S --run I. Moments from outside depend on
 the machine's speed; logical points do not.
 
+With --nodes the program has eight ranks on four nodes, which are joined by connections as different
+machines are. It must give what it gives on four nodes that share memory, without deaths.
+
 With --snapshots SECONDS ranks make an image in each such period, every run is killed from outside,
 with more deaths, and some rank must have gone on from an image.
 
@@ -35,6 +38,7 @@ import programs  # noqa: E402
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 MAX_DEATHS = 6  # in one run, at most MAX_DEATHS_OF_RANK of them of one rank
 MAX_DEATHS_OF_RANK = 3
+LAYOUT = [2, 2, 2, 2]  # --nodes: ranks of each node
 MAX_DEATHS_WITH_IMAGES = 24  # in one run, any number of them of one rank
 LATEST_SHARE = 0.8  # latest kill, as a share of the time without deaths: runs may be faster
 RUN_LIMIT_S = 300
@@ -65,6 +69,8 @@ def run_program(options, name, flags=(), kills=()):
     events = ftrun_events.Follower(f"{directory}/events.json")
     # ftrun prints the position of every rank before the run is ended by force.
     limits = ["--timeout", str(RUN_LIMIT_S - 10)]
+    if options.nodes:
+        limits += ["--layout", ",".join(map(str, LAYOUT))]
     command = [options.ftrun, "-n", str(program.ranks), "--events", events.path, *limits, *flags]
     kills = sorted(kills)
     start = begun = time.monotonic()
@@ -149,6 +155,8 @@ def disturbed_run(options, number, expected, operations):
     else:
         flags, kills = logical_kills(rng, ranks, operations), []
         what = " ".join(flags)
+    if options.nodes:
+        flags += ["--between-nodes", "sockets"]
     try:
         outcome = run_program(options, f"run-{number}", flags, kills)
         different = [k for k in expected.results if expected.results[k] != outcome.results.get(k)]
@@ -167,9 +175,10 @@ def disturbed_run(options, number, expected, operations):
 
 
 def program_arguments(options):
-    snapshots = f" --snapshots {options.snapshots}" if options.snapshots else ""
+    more = f" --snapshots {options.snapshots}" if options.snapshots else ""
+    more += " --nodes" if options.nodes else ""
     out = os.path.dirname(options.out)
-    return f"{options.name} --ftrun {options.ftrun} --out {out} --seed {options.seed}{snapshots}"
+    return f"{options.name} --ftrun {options.ftrun} --out {out} --seed {options.seed}{more}"
 
 
 def operations_of(program, events):
@@ -189,6 +198,7 @@ def main():
     parser.add_argument("--runs", type=int, default=6, help="how many (default 6)")
     parser.add_argument("--run", type=int, help="only the run of this number")
     parser.add_argument("--snapshots", metavar="SECONDS", help="as ftrun's")
+    parser.add_argument("--nodes", action="store_true", help="eight ranks on four nodes")
     options = parser.parse_args()
     if not programs.ALL[options.name].is_there():
         print(f"skipped: package {programs.ALL[options.name].package} is not installed")
@@ -198,6 +208,8 @@ def main():
     shutil.rmtree(f"{options.out}/input", ignore_errors=True)
     os.makedirs(f"{options.out}/input")
     options.program = programs.ALL[options.name](f"{options.out}/input")
+    if options.nodes:
+        options.program.ranks = sum(LAYOUT)
     if options.snapshots:
         options.program.last()
     undisturbed = run_program(options, "undisturbed")

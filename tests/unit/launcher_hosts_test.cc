@@ -113,6 +113,32 @@ want set 2
                     2);
 }
 
+// The clocks of hosts are compared to some milliseconds only.
+TEST(StoredSetsOfHosts, MayBeStoredBeforeTheyWereWanted) {
+  SupervisorCore core(two_hosts(true), {}, 2);
+  const auto step = [&](std::uint64_t at_ms, std::uint32_t host, auto what) {
+    Event e = {at_ms * 1'000'000, 0, what};
+    e.host = host;
+    return core.step(e);
+  };
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    core.step({1, rank, Event::Registered{1}});
+    core.step({2, rank, Event::Initialized{}});
+  }
+  step(30, 1, Event::ImagesDue{});
+  for (std::uint32_t host = 0; host < 2; ++host) step(31, host, Event::OfSet{1, SetNews::kMade});
+  step(29, 0, Event::OfSet{1, SetNews::kStored, {}, 1'000'000});
+  bool is_stored = false;
+  for (const Action& action : step(29, 1, Event::OfSet{1, SetNews::kStored, {}, 1'000'000})) {
+    const auto* log = std::get_if<Action::Log>(&action.what);
+    if (log == nullptr || log->record.event != std::string("stored")) continue;
+    is_stored = true;
+    EXPECT_EQ(log->record.age_ns, 0u);
+    EXPECT_EQ(log->record.cost_ns, 0u);
+  }
+  EXPECT_TRUE(is_stored);
+}
+
 TEST(StoredSetsOfHosts, CountIfTheyWereGivenUp) {
   expect_transcript(two_hosts(true), stored_at(1) + R"(> 100 images-due 0 host=0
 want set 2
@@ -428,6 +454,59 @@ record host_lost
 roll back as 1
 replace host 1 at c: set 2 of host 0 as 1
 > 47 tick 0
+)",
+                    2);
+}
+
+TEST(NoticeOfAHost, WaitsForTheNextSetIfAnotherHostWasLost) {
+  RunOptions options = two_hosts(true);
+  options.spare_hosts = {"c", "d"};
+  expect_transcript(options, kStored + R"(> 40 host-notice 0 host=1
+record notice
+tell: host b is about to go (its agent has got SIGTERM): its ranks will go on elsewhere as soon as their state is stored
+want set 2
+> 41 of-set 0 host=0 value=2 code=0
+> 42 of-set 0 host=1 value=2 code=0
+store parts of set 2: 1 0
+> 44 of-set 0 host=1 value=2 code=4
+> 45 of-set 0 host=0 value=2 code=4
+keep set 2
+record stored
+> 46 agent-lost 0 host=0 : was ended
+record host_lost
+roll back as 1
+replace host 0 at c: set 2 of host 1 as 1
+> 47 rolled-back 0 host=0 value=2 replay_ms=3 code=1
+> 48 rolled-back 0 host=1 value=2 replay_ms=4 code=1
+record rollback
+news: host a is lost: its agent was ended; its ranks go on on host c; all 2 ranks go back 4.0 ms, to their newest snapshots
+wake
+> 49 tick 0
+> 50 registered 0
+record register rank 0 incarnation 1
+> 50 registered 1
+record register rank 1 incarnation 1
+> 51 initialized 0
+record init rank 0 incarnation 1
+> 51 initialized 1
+record init rank 1 incarnation 1
+> 52 live 0 replayed=0
+record live rank 0 incarnation 1 replayed 0
+> 53 live 1 replayed=0
+record live rank 1 incarnation 1 replayed 0
+> 54 tick 0
+want set 3
+> 61 of-set 0 host=0 value=3 code=0
+> 62 of-set 0 host=1 value=3 code=0
+store parts of set 3: 1 0
+> 63 of-set 0 host=0 value=3 code=4
+> 64 of-set 0 host=1 value=3 code=4
+keep set 3
+record stored
+> 65 tick 0
+record host_lost
+roll back as 2
+replace host 1 at d: set 3 of host 0 as 2
 )",
                     2);
 }

@@ -488,6 +488,17 @@ class JobOnHosts {
     });
   }
 
+  // What is printed by then is shown before it.
+  void say(const std::string& line) {
+    if (!supervisor_) {
+      fprintf(stderr, "rejoin: %s\n", line.c_str());
+      return;
+    }
+    Report tells;
+    tells.set_tell(line);
+    report(std::move(tells));
+  }
+
   std::optional<Error> wait_for_agents() {
     auto gathering =
         Gathering::begin(loop_, options_, plan_.lib_directory, run_.meeting,
@@ -503,15 +514,7 @@ class JobOnHosts {
                             left.mutable_spare()->set_left(how);
                             report(std::move(left));
                           },
-                          [this](const std::string& line) {
-                            if (!supervisor_) {
-                              fprintf(stderr, "rejoin: %s\n", line.c_str());
-                              return;
-                            }
-                            Report tells;
-                            tells.set_tell(line);
-                            report(std::move(tells));
-                          }});
+                          [this](const std::string& line) { say(line); }});
     if (!gathering.ok()) return gathering.error();
     gathering_ = std::move(gathering.value());
     return {};
@@ -523,7 +526,7 @@ class JobOnHosts {
                            std::bind_front(&JobOnHosts::begin_elsewhere, this),
                            [this](Report r) { report(std::move(r)); },
                            [this](const std::string& line) {
-                             if (!options_.quiet) fprintf(stderr, "rejoin: %s\n", line.c_str());
+                             if (!options_.quiet) say(line);
                            }};
     std::vector<std::string> names = options_.hosts;
     names.resize(options_.layout.size());

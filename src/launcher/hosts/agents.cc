@@ -101,8 +101,7 @@ Agents::~Agents() {
 }
 
 void Agents::start(Order plan) {
-  started_ns_ = loop_.now_ns();
-  tell_timer_.set(started_ns_ + kTellAfterNs);
+  begin_to_tell();
   for (std::uint32_t host = 0; host < agents_.size() && !failed_; ++host) {
     plan.set_host(host);
     if (joined_ != nullptr) {
@@ -116,23 +115,31 @@ void Agents::start(Order plan) {
   }
 }
 
+void Agents::begin_to_tell() {
+  awaited_since_ns_ = loop_.now_ns();
+  tell_timer_.set(awaited_since_ns_ + kTellAfterNs);
+}
+
 void Agents::tell_what_is_awaited() {
-  if (all_ready_ || failed_) return;
+  if ((all_ready_ && !finishes_) || failed_) return;
   constexpr std::uint32_t kMostNamed = 5;
   std::string names, silent;
   std::uint32_t awaited = 0;
   for (std::uint32_t host = 0; host < agents_.size(); ++host) {
     const Agent& agent = agents_[host];
-    if (agent.port != 0) continue;
+    if (finishes_ ? agent.finished || agent.has_ended : agent.port != 0) continue;
     if (++awaited <= kMostNamed) names += (awaited == 1 ? "" : ", ") + text_of(host);
     if (silent.empty() && agent.heard_ns == 0) silent = agent.name;
   }
+  if (awaited == 0) return;
   if (awaited > kMostNamed) names += ", ...";
-  const std::uint64_t waited_ns = loop_.now_ns() - started_ns_;
+  const std::uint64_t waited_ns = loop_.now_ns() - awaited_since_ns_;
   std::string line = "waiting for " + std::to_string(awaited) + " of " +
                      std::to_string(agents_.size()) + " agents for " + duration_text(waited_ns) +
                      ": " + names;
-  if (!silent.empty() && joined_ == nullptr) {
+  if (finishes_) {
+    line += ", which end what they write and clean up; Ctrl-C twice does not wait for them";
+  } else if (!silent.empty() && joined_ == nullptr) {
     line +=
         "; this command has to work without a question: " + remote_shell_ + " " + silent + " true";
   }
@@ -230,6 +237,7 @@ void Agents::send(const Order& order) {
     patience_.set(loop_.now_ns() + kKillNs);
   }
   if (order.what_case() == Order::kFinish) {
+    if (!std::exchange(finishes_, true)) begin_to_tell();
     agent.until_ns = loop_.now_ns() + kFinishNs;
     if (patience_.is_set()) patience_.set(agent.until_ns);
   }
@@ -264,6 +272,11 @@ void Agents::on_message(std::uint32_t host, std::string_view message) {
     return send(answer);
   }
   if (report.what_case() == Report::kReady) return on_ready(host, report.ready());
+  if (report.what_case() == Report::kAgentLost) {
+    // It cannot go on. It ends with its ranks at the end of its input, and counts as lost then.
+    agents_[host].how_lost = report.agent_lost();
+    return agents_[host].stream->close_output();
+  }
   agents_[host].finished |= report.what_case() == Report::kFinished;
   if (report.what_case() == Report::kHappened) {
     agents_[host].is_over |= report.happened().has_all_over();

@@ -30,7 +30,8 @@ class Agents {
     // be called; else failed() is.
     std::function<bool(std::uint32_t host, const Error& why)> elsewhere;
     std::function<void(Report)> report;  // of an agent that is ready
-    // Some have not been ready for long: a line for the user, from time to time.
+    // Some have not been ready, or have not finished, for long: a line for the user, from time to
+    // time.
     std::function<void(const std::string& line)> waits;
   };
 
@@ -63,6 +64,7 @@ class Agents {
   void on_joined(const std::string& name);
 
  private:
+  void begin_to_tell();
   void tell_what_is_awaited();
   void give_up_on_silent_ones();
   void look_at_leases();
@@ -125,8 +127,9 @@ class Agents {
   std::size_t ready_ = 0;  // agents that have been ready
   bool all_ready_ = false;
   bool failed_ = false;
-  std::uint64_t started_ns_ = 0;
-  Loop::Timer tell_timer_;  // while not all are ready
+  bool finishes_ = false;  // they were told to
+  std::uint64_t awaited_since_ns_ = 0;
+  Loop::Timer tell_timer_;  // while not all are ready, or have finished
   Loop::Timer patience_;
   bool is_hurried_ = false;  // the user has asked twice
   const std::uint64_t lease_ns_;

@@ -103,6 +103,11 @@ void SupervisorCore::leave_hosts() {
     }
   }
   if (leaving_.empty() || goes_back_ || sets_.newest() <= set_before_) return;
+  // Parts that a lost host held have another place with the next set.
+  if (!lost_.empty()) {
+    set_before_ = sets_.newest();
+    return;
+  }
   if (options_.agents_join() && spares_.empty()) return;  // until one joins, or the host is gone
   const std::uint32_t host = *leaving_.begin();
   leaving_.erase(host);

@@ -108,6 +108,11 @@ void SupervisorCore::set_is_written(std::uint64_t set) {
 
 // --- What becomes of a set
 
+// Times of other hosts are known to some milliseconds only.
+std::uint64_t SupervisorCore::since_set_was_wanted_ns() const {
+  return now_ns_ - std::min(wanted_at_ns_, now_ns_);
+}
+
 void SupervisorCore::act_on_set(SetDecision decision) {
   switch (decision) {
     case SetDecision::kNone:
@@ -123,13 +128,13 @@ void SupervisorCore::act_on_set(SetDecision decision) {
       stored_at_ns_ = now_ns_;
       // Ranks of all hosts may wait for one that lacks its processor, hence the sum over hosts; the
       // elapsed time is a bound.
-      cost_ns_ = std::min(std::exchange(costs_ns_, 0), now_ns_ - wanted_at_ns_);
+      cost_ns_ = std::min(std::exchange(costs_ns_, 0), since_set_was_wanted_ns());
       lost_cost_ns_ = 0;
       act(Action::KeepSet{sets_.wanted()});
       if (options_.survive_host) {
         Record& line = record_job("stored");
         line.set = sets_.wanted();
-        line.age_ns = now_ns_ - wanted_at_ns_;
+        line.age_ns = since_set_was_wanted_ns();
         line.cost_ns = cost_ns_;
         if (writes_parts()) set_is_written(sets_.wanted());
       }
@@ -138,7 +143,7 @@ void SupervisorCore::act_on_set(SetDecision decision) {
     case SetDecision::kGiveUp:
     case SetDecision::kKeepOneByOne:
       // Storing the parts has cost the job time although the set is abandoned.
-      lost_cost_ns_ += std::min(std::exchange(costs_ns_, 0), now_ns_ - wanted_at_ns_);
+      lost_cost_ns_ += std::min(std::exchange(costs_ns_, 0), since_set_was_wanted_ns());
       act(Action::GiveUpSet{sets_.wanted(), decision == SetDecision::kKeepOneByOne});
       break;
   }

@@ -43,6 +43,11 @@ std::vector<std::uint32_t> hosts_of_ranks(const JobPlan& plan) {
   return hosts;
 }
 
+void write_hold(Order& order, int stream, bool hold) {
+  order.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
+  order.mutable_hold()->set_hold(hold);
+}
+
 double wall_s() {
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -65,10 +70,8 @@ Supervisor::Supervisor(Loop& loop, JobPlan plan, EventLog::Target events, SendOr
       tick_(loop, [this] { step(Event::Tick{}); }),
       stop_timer_(loop, [this] { send_all([](Order& stop) { stop.mutable_stop(); }); }),
       terminal_(loop, {[this](int stream, bool hold) {
-                         send_all([&](Order& held) {
-                           held.mutable_hold()->set_stream(static_cast<std::uint32_t>(stream));
-                           held.mutable_hold()->set_hold(hold);
-                         });
+                         held_[stream] = hold;
+                         send_all([&](Order& held) { write_hold(held, stream, hold); });
                        },
                        [this](int error) {
                          const int code = error == EPIPE ? kExitSignal + SIGPIPE : kExitFailure;
@@ -317,7 +320,11 @@ void Supervisor::note_printed(std::uint32_t host, const Event::OfSet& stored) {
   }
 }
 
+// The agent of a host that was replaced has not heard what is held.
 void Supervisor::act(const Action::Wake&) {
+  for (int stream = 0; stream < 2; ++stream) {
+    if (held_[stream]) send_all([&](Order& order) { write_hold(order, stream, true); });
+  }
   send_all([](Order& order) { order.mutable_wake(); });
 }
 

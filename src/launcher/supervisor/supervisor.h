@@ -116,6 +116,7 @@ class Supervisor {
   bool finishing_ = false;  // no process of any rank is left
   std::optional<Beginning> begins_again_;
   bool has_read_input_ = false;
+  bool held_[2] = {};                   // streams that no process reads at the moment
   Totals totals_;                       // set at the job's end
   std::set<std::uint32_t> unfinished_;  // hosts whose agent has not finished
   // Hosts that have not said where their ranks stand, after Action::ReportPositions. Until all

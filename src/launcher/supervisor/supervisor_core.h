@@ -252,6 +252,7 @@ class SupervisorCore {
   bool may_make_set();
   bool is_time_for_parts(const Event::ImagesDue& e) const;
   void act_on_set(SetDecision decision);
+  std::uint64_t since_set_was_wanted_ns() const;
   bool writes_parts() const;
   void write_if_due();
   void part_is_written(bool is);
