@@ -177,10 +177,23 @@ class Look {
   std::uint32_t taken_in_ = kNone;  // the rank whose messages were taken in last
 };
 
+// Of receives that are over, returns the one that was matched first, as long as request `found` is
+// one. Programs depend on that: HPCC posts several receives of any source, and takes a rank's
+// message that it has finished for its last one.
+int first_matched(int count, MPI_Request requests[], int found) {
+  if (requests[found]->kind != RequestKind::kReceive) return found;
+  for (int i = 0; i < count; ++i) {
+    const bool is_receive = is_active(requests[i]) && requests[i]->kind == RequestKind::kReceive;
+    if (!is_receive || requests[i]->receive.message == nullptr) continue;
+    if (requests[i]->receive.turn < requests[found]->receive.turn) found = i;
+  }
+  return found;
+}
+
 int find_over(int count, MPI_Request requests[], bool thorough) {
   Look look(thorough);
   for (int i = 0; i < count; ++i) {
-    if (look.finds_over(requests[i])) return i;
+    if (look.finds_over(requests[i])) return first_matched(count, requests, i);
   }
   return -1;
 }

@@ -41,6 +41,7 @@ struct Receive {
   std::uint32_t source = kAnySource;  // world rank
   std::uint64_t tag = kAnyTag;
   Arrived* message = nullptr;  // the matched message
+  std::uint64_t turn = 0;      // when it was matched, among all of this rank's
   std::uint64_t number = 0;    // among all receives that this rank has posted
   std::uint64_t wildcard = 0;  // among those of any source
   std::uint64_t bound = 0;     // MatchWord: the message that a former incarnation was given
@@ -457,6 +458,7 @@ class Inbox {
 
   void match(Receive& r, Arrived* a) {
     r.message = a;
+    r.turn = ++turns_;
     if (r.bound != 0 && !fits(r.source, r.tag, *a)) report_other_receive(*a);
     if (r.source == kAnySource && r.bound == 0 && r.wildcard != kUnrecorded &&
         !journal::breaks(host_, Rule::kMatchRecorded)) {
@@ -615,6 +617,7 @@ class Inbox {
   std::uint64_t receives_ = 0;
   std::uint64_t wildcards_ = 0;
   std::uint64_t synchronous_ = 0;
+  std::uint64_t turns_ = 0;
   journal::LogWriter<std::uint64_t, H> matches_;
   journal::LogWriter<std::uint64_t, H> cancelled_;
   std::uint64_t* known_ = nullptr;

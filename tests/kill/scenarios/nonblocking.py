@@ -15,3 +15,10 @@ def crowded(t, n):
     last = t.undisturbed(n, "crowded").operations(1)
     for ordinal in (150, 250, last - 150):
         t.recovers(n, "crowded", kills=[Kill(1, ordinal, t.rng.choice(MOMENTS))])
+
+
+@scenario(n=[2, 3], sweeps=True)
+def updates(t, n):
+    """Of several receives that are over, MPI_Waitany gives the one that was matched first, and the
+    same one when it is repeated."""
+    t.recovers_anywhere(n, "updates", several=2, again=False)
