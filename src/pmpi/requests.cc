@@ -177,9 +177,9 @@ class Look {
   std::uint32_t taken_in_ = kNone;  // the rank whose messages were taken in last
 };
 
-// Of receives that are over, returns the one that was matched first, as long as request `found` is
-// one. Programs depend on that: HPCC posts several receives of any source, and takes a rank's
-// message that it has finished for its last one.
+// Returns the receive that was matched first of those that are over, if request `found` is one.
+// Programs depend on that: HPCC posts several receives of any source, and takes a rank's message
+// that it has finished for its last one.
 int first_matched(int count, MPI_Request requests[], int found) {
   if (requests[found]->kind != RequestKind::kReceive) return found;
   for (int i = 0; i < count; ++i) {

@@ -19,6 +19,5 @@ def crowded(t, n):
 
 @scenario(n=[2, 3], sweeps=True)
 def updates(t, n):
-    """Of several receives that are over, MPI_Waitany gives the one that was matched first, and the
-    same one when it is repeated."""
+    """MPI_Waitany gives the receive that was matched first, and the same one when it is repeated."""
     t.recovers_anywhere(n, "updates", several=2, again=False)
