@@ -10,7 +10,7 @@ needed_packages=(
 )
 # Optional packages: third-party programs, tools and modules that some tests use.
 further_packages=(
-  examl hpcc lammps phyml python3-mpi4py scalapack-mpi-test
+  examl hpcc lammps phyml python3-mpi4py python3-petsc4py quantum-espresso quantum-espresso-data scalapack-mpi-test
   iproute2 nftables openssh-client libfabric-dev
   clang-tidy clang-format elfutils gdb valgrind libseccomp-dev libjemalloc2 libtcmalloc-minimal4 zsh fish environment-modules help2man python3-pip python3-setuptools python3-wheel python3-yaml
 )

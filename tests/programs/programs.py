@@ -6,6 +6,7 @@ is a dictionary of everything that no death may change; times are left out. `che
 AssertionError where the program itself says that something is wrong.
 """
 
+import gzip
 import os
 import re
 import shutil
@@ -246,11 +247,86 @@ class Mpi4py(Program):
         assert len(results["digests"]) == self.ranks
 
 
+class Petsc(Program):
+    """Solvers and preconditioners of PETSc on a grid of three dimensions (petsc_solvers.py)."""
+
+    executable, package = "/usr/bin/python3", "python3-petsc4py"
+
+    @classmethod
+    def is_there(cls):
+        look = [cls.executable, "-c", "import petsc4py"]
+        return super().is_there() and subprocess.run(look, capture_output=True, check=False).returncode == 0
+
+    def command(self, directory):
+        return [self.executable, f"{HERE}/petsc_solvers.py"]
+
+    def results(self, directory):
+        return {"solutions": read(f"{directory}/output").splitlines()}
+
+    def check(self, results):
+        norms = {line.split()[3] for line in results["solutions"]}
+        assert len(results["solutions"]) == 5 and len(norms) == 1, results["solutions"]
+
+
+class QuantumEspresso(Program):
+    """The ground state of silicon; a Fortran program that splits its ranks, and each part once more."""
+
+    executable, package = "pw.x", "quantum-espresso and quantum-espresso-data"
+    potential = "/usr/share/doc/quantum-espresso/examples/EPW/sic/pp/Si.pz-vbc.UPF.gz"
+    script = """\
+&control
+  calculation = 'scf', prefix = 'silicon', pseudo_dir = '{input}', outdir = 'state'
+/
+&system
+  ibrav = 2, celldm(1) = 10.2, nat = 2, ntyp = 1, ecutwfc = 24
+/
+&electrons
+  conv_thr = 1e-9
+/
+ATOMIC_SPECIES
+  Si 28.085 silicon.upf
+ATOMIC_POSITIONS alat
+  Si 0 0 0
+  Si 0.25 0.25 0.25
+K_POINTS automatic
+  {points} {points} {points} 1 1 1
+"""
+    points = 4
+
+    def __init__(self, input_directory):
+        super().__init__(input_directory)
+        with gzip.open(self.potential) as source, open(f"{input_directory}/silicon.upf", "wb") as target:
+            shutil.copyfileobj(source, target)
+
+    @classmethod
+    def is_there(cls):
+        return super().is_there() and os.path.exists(cls.potential)
+
+    def last(self):
+        self.points = 8
+
+    def command(self, directory):
+        write(f"{directory}/silicon.in", self.script.format(input=self.input, points=self.points))
+        return ["pw.x", "-nk", "2", "-in", "silicon.in"]
+
+    def results(self, directory):
+        output = read(f"{directory}/output")
+        named = ("total energy", "estimated scf accuracy", "ethr", "highest occupied level")
+        lines = [line for line in output.splitlines() if any(name in line for name in named)]
+        bands = re.search(r"End of self-consistent calculation\n(.*?)highest occupied", output, re.S)
+        return {"energies": lines, "bands": bands[1] if bands else None, "done": "JOB DONE" in output}
+
+    def check(self, results):
+        assert results["done"] and results["bands"], "it has not come to an end"
+
+
 ALL = {
     "examl": ExaML,
     "hpcc": Hpcc,
     "lammps": Lammps,
     "mpi4py": Mpi4py,
+    "petsc": Petsc,
     "phyml": PhyML,
+    "quantum-espresso": QuantumEspresso,
     "scalapack": ScaLapack,
 }
