@@ -1,5 +1,9 @@
 // The supervisor's driver: what it shows, in which order.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "launcher/supervisor/supervisor.h"
 
@@ -47,9 +51,21 @@ class SupervisorDriver : public testing::Test {
     return true;
   }
 
+  // How many events of that name were written. To be called behind finish().
+  int events(const std::string& name) const {
+    std::string text(64 * 1024, '\0');
+    const ssize_t got = pread(log_.get(), text.data(), text.size(), 0);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    const std::string wanted = "\"event\":\"" + name + "\"";
+    int found = 0;
+    for (auto at = text.find(wanted); at != text.npos; at = text.find(wanted, at + 1)) ++found;
+    return found;
+  }
+
+  const Descriptor log_{memfd_create("events", MFD_CLOEXEC)};
   Loop loop_{monotonic_ns()};
   std::vector<Order> orders_;
-  Supervisor supervisor_{loop_, plan(), EventLog::Target(),
+  Supervisor supervisor_{loop_, plan(), EventLog::Target{Descriptor(dup(log_.get()))},
                          [this](Order order) { orders_.push_back(std::move(order)); }};
 };
 
@@ -68,6 +84,27 @@ TEST_F(SupervisorDriver, AReportThatTheUserHasAskedForIsNoneOfThoseOfADeadlock) 
   report_positions(1, true);
   const std::string last = shown();
   EXPECT_LT(last.find("in Barrier #6"), last.find("rejoin: deadlock: every rank waits")) << last;
+}
+
+// Its relay cannot be started, for example.
+TEST_F(SupervisorDriver, AnAgentThatCountedAsLostMayFinishLater) {
+  supervisor_.start();
+  Report lost;
+  lost.set_agent_lost("cannot start its relay");
+  report(0, lost);
+  report(1, to_report({1, 0, Event::AllOver{1, {}}}));
+  const auto finish = [&](std::uint32_t host, const char* line) {
+    Report finished;
+    finished.mutable_finished()->add_lines(line);
+    report(host, finished);
+  };
+  finish(1, "first");
+  finish(0, "second");
+  const std::string said = shown();
+  EXPECT_NE(said.find("rejoin: first"), std::string::npos) << said;
+  EXPECT_NE(said.find("rejoin: second"), std::string::npos) << said;
+  supervisor_.finish();
+  EXPECT_EQ(events("end"), 1);
 }
 
 }  // namespace

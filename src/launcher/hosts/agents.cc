@@ -127,7 +127,8 @@ void Agents::tell_what_is_awaited() {
   std::uint32_t awaited = 0;
   for (std::uint32_t host = 0; host < agents_.size(); ++host) {
     const Agent& agent = agents_[host];
-    if (finishes_ ? agent.finished || agent.has_ended : agent.port != 0) continue;
+    const bool has_finished = agent.finished || agent.has_ended || !agent.is_there();
+    if (finishes_ ? has_finished : agent.port != 0) continue;
     if (++awaited <= kMostNamed) names += (awaited == 1 ? "" : ", ") + text_of(host);
     if (silent.empty() && agent.heard_ns == 0) silent = agent.name;
   }
@@ -272,11 +273,6 @@ void Agents::on_message(std::uint32_t host, std::string_view message) {
     return send(answer);
   }
   if (report.what_case() == Report::kReady) return on_ready(host, report.ready());
-  if (report.what_case() == Report::kAgentLost) {
-    // It cannot go on. It ends with its ranks at the end of its input, and counts as lost then.
-    agents_[host].how_lost = report.agent_lost();
-    return agents_[host].stream->close_output();
-  }
   agents_[host].finished |= report.what_case() == Report::kFinished;
   if (report.what_case() == Report::kHappened) {
     agents_[host].is_over |= report.happened().has_all_over();
@@ -478,7 +474,8 @@ void Agents::on_end(std::uint32_t host, const std::string& why) {
   if (joined_ != nullptr) joined_->gone(agent.name);
   const std::uint64_t silent_ns = loop_.now_ns() - agent.heard_ns;
   std::string how = how_it_ended(agent, why);
-  if (silent_ns > lease_ns_ / 2 && lease_ns_ != 0 && agent.how_lost.empty()) {
+  const bool was_heard = agent.heard_ns != 0;
+  if (was_heard && silent_ns > lease_ns_ / 2 && lease_ns_ != 0 && agent.how_lost.empty()) {
     how +=
         ", after it had been silent for " + duration_text(silent_ns);  // its guardian has ended it
   }
@@ -520,12 +517,12 @@ std::string Agents::how_it_ended(Agent& agent, const std::string& why) {
            strsignal(WTERMSIG(status)) + ")";
   }
   const int code = WEXITSTATUS(status);
-  if (code == kExitNotFound && !all_ready_) {
+  if (code == kExitNotFound && agent.port == 0) {
     return "could not be started, because " + own_path() +
            " is not there: install the same Rejoin in the same directory on every host";
   }
   constexpr int kNoConnection = 255;  // ssh's
-  if (code == kNoConnection && !agent.name.empty() && !all_ready_) {
+  if (code == kNoConnection && !agent.name.empty() && agent.port == 0) {
     return "could not be started; this command has to work without a question: " + remote_shell_ +
            " " + agent.name + " true";
   }

@@ -103,13 +103,12 @@ void SupervisorCore::leave_hosts() {
     }
   }
   if (leaving_.empty() || goes_back_ || sets_.newest() <= set_before_) return;
-  // Parts that a lost host held have another place with the next set.
-  if (!lost_.empty()) {
-    set_before_ = sets_.newest();
-    return;
-  }
   if (options_.agents_join() && spares_.empty()) return;  // until one joins, or the host is gone
   const std::uint32_t host = *leaving_.begin();
+  if (!writes_parts() && lost_.contains(holders_[host])) {
+    set_before_ = sets_.newest();  // its part has another place with the next one
+    return;
+  }
   leaving_.erase(host);
   const std::string why_not = why_not_survived(host);
   set_before_ = sets_.newest_number();  // the next one needs a set of its own

@@ -205,8 +205,8 @@ void Supervisor::on_agent_lost(std::uint32_t host, const std::string& why) {
 void Supervisor::on_finished(std::uint32_t host, const Report::Finished& finished) {
   for (const std::string& line : finished.lines()) tell(line);
   if (finished.failed() && exit_code_ == 0) exit_code_ = kExitFailure;
-  unfinished_.erase(host);
-  if (unfinished_.empty()) end();
+  const bool is_new = unfinished_.erase(host) > 0;  // it may have counted as lost before
+  if (is_new && unfinished_.empty()) end();
 }
 
 void Supervisor::end() {
