@@ -128,6 +128,16 @@ TEST_F(AgentsOfHosts, OneThatCannotTakeAPlaceSaysWhy) {
   EXPECT_EQ(lost_[0].find("silent"), std::string::npos) << lost_[0];
 }
 
+TEST_F(AgentsOfHosts, TheUserLearnsOfOneThatFetchesItsPartForLong) {
+  make_host("a", kReads);
+  make_host("b", "exec cat >/dev/null");
+  begin({"a"}, 600 * kSecondNs);
+  agents_->replace(0, "b", 0, plan());
+  ASSERT_TRUE(within(60 * kSecondNs, [&] { return !lines_.empty(); }));
+  EXPECT_NE(lines_.find("waiting for 1 of 1 agents for 10"), std::string::npos) << lines_;
+  EXPECT_NE(lines_.find(": host b"), std::string::npos) << lines_;
+}
+
 TEST_F(AgentsOfHosts, OneThatEndsIsReplacedAtOnce) {
   make_host("a", kReads);
   make_host("b", kReads);

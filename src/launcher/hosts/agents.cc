@@ -121,7 +121,7 @@ void Agents::begin_to_tell() {
 }
 
 void Agents::tell_what_is_awaited() {
-  if ((all_ready_ && !finishes_) || failed_) return;
+  if (failed_) return;
   constexpr std::uint32_t kMostNamed = 5;
   std::string names, silent;
   std::uint32_t awaited = 0;
@@ -316,7 +316,6 @@ void Agents::on_ready(std::uint32_t host, const Report::Ready& ready) {
   }
   if (++ready_ < all) return;
   all_ready_ = true;
-  tell_timer_.clear();
   send_all(addresses_of(0, all));
   calls_.ready();
   if (lease_ns_ != 0) look_at_leases();
@@ -452,6 +451,7 @@ void Agents::replace(std::uint32_t host, const std::string& where, std::uint32_t
   }
   if (joined_ != nullptr) joined_->gone(agent.name);
   put_new(agent, where);
+  if (!tell_timer_.is_set()) begin_to_tell();
   agent.until_ns = loop_.now_ns() + kFirstWordNs;
   auto& part = *plan.mutable_plan()->mutable_part();
   part.set_holder(holder);

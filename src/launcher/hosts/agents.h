@@ -129,7 +129,7 @@ class Agents {
   bool failed_ = false;
   bool finishes_ = false;  // they were told to
   std::uint64_t awaited_since_ns_ = 0;
-  Loop::Timer tell_timer_;  // while not all are ready, or have finished
+  Loop::Timer tell_timer_;  // while some are not ready, or have not finished
   Loop::Timer patience_;
   bool is_hurried_ = false;  // the user has asked twice
   const std::uint64_t lease_ns_;
