@@ -172,6 +172,10 @@ int remove(const Owner& owner, Attribute** place) {
   Attribute* a = *place;
   const Keyval k = *find_keyval(owner.kind, a->keyval);
   if (const int code = call_delete(k, owner, a->keyval, &a->value)) return code;
+  // The function may have set or deleted other attributes of the object.
+  for (place = owner.attributes; *place != a; place = &(*place)->next) {
+    if (*place == nullptr) return MPI_SUCCESS;  // ... or this one
+  }
   *place = a->next;
   drop(find_keyval(owner.kind, a->keyval));  // the function may have made the table of keys grow
   destroy(a);

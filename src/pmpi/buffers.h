@@ -84,17 +84,18 @@ inline int check_root(const char* function, MPI_Comm comm, int root) {
   return MPI_SUCCESS;
 }
 
-// Checks the buffers of a reduction after its arguments were bound. `send` may be MPI_IN_PLACE.
+// Checks the buffers of a reduction after its arguments were bound. `send` may be MPI_IN_PLACE. It
+// has `bytes` of operands; `received`: what this rank is given.
 inline int check_reduction_buffers(const char* function, MPI_Comm comm, const void* send,
-                                   const void* receive, MPI_Datatype type, std::size_t bytes) {
-  if (receive == MPI_IN_PLACE || (receive == nullptr && needs_buffer(type, bytes))) [[unlikely]] {
+                                   const void* receive, MPI_Datatype type, std::size_t bytes,
+                                   std::size_t received) {
+  const std::size_t there = send == MPI_IN_PLACE ? bytes : received;
+  if (receive == MPI_IN_PLACE || (receive == nullptr && needs_buffer(type, there))) [[unlikely]] {
     return fail_buffer(function, comm, "receive", receive);
   }
   if (send == nullptr && needs_buffer(type, bytes)) [[unlikely]] {
     return fail_buffer(function, comm, "send", send);
   }
-  if (send == receive && bytes > 0) [[unlikely]]
-    return fail_aliased(function, comm);
   return MPI_SUCCESS;
 }
 

@@ -227,15 +227,28 @@ void require_active(const char* function) {
   end_job(1, text);
 }
 
+static void describe_failure(const char* function, int code, const char* format,
+                             va_list arguments) {
+  char what[800];
+  vsnprintf(what, sizeof what, format, arguments);
+  describe_failure(function, code, what);
+}
+
 int fail(const char* function, MPI_Comm comm, int code, const char* format, ...) {
   require_active(function);
-  char what[800];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(what, sizeof what, format, arguments);
+  describe_failure(function, code, format, arguments);
   va_end(arguments);
-  describe_failure(function, code, what);
   return call_handler(is_any_comm(comm) ? comm : MPI_COMM_WORLD, code);
+}
+
+int fail_through(MPI_Comm comm, const char* function, int code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  describe_failure(function, code, format, arguments);
+  va_end(arguments);
+  return call_handler(comm, code);
 }
 
 int fail_file(const char* function, int code, const char* what) {

@@ -12,6 +12,13 @@ namespace rejoin::pmpi {
                                                                  MPI_Comm comm, int code,
                                                                  const char* format, ...);
 
+// As fail(), with the error handler of `comm`, which the program may have freed: a request keeps
+// it.
+[[gnu::cold, gnu::noinline, gnu::format(printf, 4, 5)]] int fail_through(MPI_Comm comm,
+                                                                         const char* function,
+                                                                         int code,
+                                                                         const char* format, ...);
+
 // Raises the error for an unusable communicator: MPI is not initialised, or the communicator is
 // MPI_COMM_NULL, was freed, or is of a kind that the function does not work on.
 [[gnu::cold, gnu::noinline]] int fail_comm(const char* function, MPI_Comm comm = nullptr);

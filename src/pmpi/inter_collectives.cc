@@ -38,9 +38,10 @@ int check_blocks(const char* name, MPI_Comm comm, const char* what, const Blocks
 }
 
 int check_reduced(const char* name, MPI_Comm comm, const void* sendbuf, const void* recvbuf,
-                  MPI_Datatype type, std::size_t bytes) {
+                  MPI_Datatype type, std::size_t bytes, std::size_t received) {
   if (sendbuf == MPI_IN_PLACE) return fail_buffer(name, comm, "send", sendbuf);
-  return check_reduction_buffers(name, comm, sendbuf, recvbuf, type, bytes);
+  if (sendbuf == recvbuf && bytes > 0) return fail_aliased(name, comm);
+  return check_reduction_buffers(name, comm, sendbuf, recvbuf, type, bytes, received);
 }
 
 }  // namespace
@@ -189,8 +190,10 @@ int FoldPlan::bind_all(const char* name, MPI_Comm comm, int values, MPI_Datatype
 }
 
 int FoldPlan::fold_for_all(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf) {
-  const std::size_t bytes = count * type->reduced_bytes;
-  if (const int code = check_reduced(name, comm, sendbuf, recvbuf, type, bytes)) return code;
+  const std::size_t bytes = count * type->reduced_bytes, received = kept * type->reduced_bytes;
+  if (const int code = check_reduced(name, comm, sendbuf, recvbuf, type, bytes, received)) {
+    return code;
+  }
   send = sendbuf;
   receive = recvbuf;
   members.take(comm);

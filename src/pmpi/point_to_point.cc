@@ -37,6 +37,16 @@ int check_send(const char* name, MPI_Comm comm, const void* buffer, int count, M
   return MPI_SUCCESS;
 }
 
+// Checks what a buffered send needs besides.
+int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type, int dest) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * type->size_bytes;
+  if (dest == MPI_PROC_NULL || bytes <= context->attached_bytes) return MPI_SUCCESS;
+  return fail(name, comm, MPI_ERR_BUFFER,
+              "a message of %zu byte%s does not fit into the buffer of %zu that was attached by "
+              "MPI_Buffer_attach",
+              bytes, bytes == 1 ? "" : "s", context->attached_bytes);
+}
+
 int check_receive(const char* name, MPI_Comm comm, const void* buffer, int count, MPI_Datatype type,
                   int source, int tag) {
   if (!is_any_comm(comm)) [[unlikely]]
@@ -80,6 +90,9 @@ int send(const char* name, const void* site, OpKind kind, const void* buffer, in
          MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   if (const int code = check_send(name, comm, buffer, count, type, dest, tag)) return code;
   if (dest == MPI_PROC_NULL) return MPI_SUCCESS;
+  if (kind == OpKind::kBsend) {
+    if (const int code = check_attached(name, comm, count, type, dest)) return code;
+  }
   Messages& m = messages();
   const std::uint32_t call = m.begin(call_of(site, kind, -1, 0));
   const bool synchronous = kind == OpKind::kSsend;
@@ -123,6 +136,9 @@ int begin(const void* site, OpKind kind, const void* buffer, int count, MPI_Data
 int isend(const char* name, const void* site, OpKind kind, const void* buffer, int count,
           MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request* request) {
   if (const int code = check_send(name, comm, buffer, count, type, dest, tag)) return code;
+  if (kind == OpKind::kIbsend) {
+    if (const int code = check_attached(name, comm, count, type, dest)) return code;
+  }
   return begin(site, kind, buffer, count, type, dest, tag, comm, request);
 }
 
@@ -156,16 +172,6 @@ int exchange(const char* name, const void* site, OpKind kind, const void* sent, 
   m.end();
   put_status(status, got);
   return code == MPI_SUCCESS ? code : fail_truncated(name, comm, got, to);
-}
-
-int check_attached(const char* name, MPI_Comm comm, int count, MPI_Datatype type) {
-  const std::size_t bytes =
-      is_type(type) && count > 0 ? static_cast<std::size_t>(count) * type->size_bytes : 0;
-  if (bytes <= context->attached_bytes) return MPI_SUCCESS;
-  return fail(name, is_any_comm(comm) ? comm : MPI_COMM_WORLD, MPI_ERR_BUFFER,
-              "a message of %zu byte%s does not fit into the buffer of %zu that was attached by "
-              "MPI_Buffer_attach",
-              bytes, bytes == 1 ? "" : "s", context->attached_bytes);
 }
 
 }  // namespace
@@ -239,11 +245,17 @@ int take_message(MPI_Comm comm, Receive& receive, const Destination& to, MPI_Sta
 
 int fail_truncated(const char* function, MPI_Comm comm, const MPI_Status& status,
                    const Destination& to) {
-  return fail(function, comm, MPI_ERR_TRUNCATE,
-              "the message from rank %d with tag %d is longer than the %d elements of %zu byte%s "
-              "that this receive has room for",
-              status.MPI_SOURCE, status.MPI_TAG, to.count, to.type->size_bytes,
-              to.type->size_bytes == 1 ? "" : "s");
+  return fail_through(
+      comm, function, MPI_ERR_TRUNCATE,
+      "the message from rank %d with tag %d is longer than the %d elements of %zu byte%s "
+      "that this receive has room for",
+      status.MPI_SOURCE, status.MPI_TAG, to.count, to.type->size_bytes,
+      to.type->size_bytes == 1 ? "" : "s");
+}
+
+int check_start(const char* name, MPI_Request r) {
+  if (r->call != OpKind::kIbsend) return MPI_SUCCESS;
+  return check_attached(name, r->comm, r->buffer.count, r->buffer.type, r->peer);
 }
 
 void start_request(MPI_Request r, std::uint32_t call) {
@@ -301,7 +313,6 @@ int rsend(const void* site, const void* ibuf, int count, MPI_Datatype datatype, 
 }
 int bsend(const void* site, const void* buf, int count, MPI_Datatype datatype, int dest, int tag,
           MPI_Comm comm) {
-  if (const int code = check_attached("MPI_Bsend", comm, count, datatype)) return code;
   return send("MPI_Bsend", site, OpKind::kBsend, buf, count, datatype, dest, tag, comm);
 }
 
@@ -368,7 +379,6 @@ int irsend(const void* site, const void* buf, int count, MPI_Datatype datatype, 
 }
 int ibsend(const void* site, const void* buf, int count, MPI_Datatype datatype, int dest, int tag,
            MPI_Comm comm, MPI_Request* request) {
-  if (const int code = check_attached("MPI_Ibsend", comm, count, datatype)) return code;
   return isend("MPI_Ibsend", site, OpKind::kIbsend, buf, count, datatype, dest, tag, comm, request);
 }
 int irecv(const void* site, void* buf, int count, MPI_Datatype datatype, int source, int tag,
@@ -397,7 +407,6 @@ int rsend_init(const void* buf, int count, MPI_Datatype datatype, int dest, int 
 }
 int bsend_init(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                MPI_Request* request) {
-  if (const int code = check_attached("MPI_Bsend_init", comm, count, datatype)) return code;
   return send_init("MPI_Bsend_init", OpKind::kIbsend, buf, count, datatype, dest, tag, comm,
                    request);
 }

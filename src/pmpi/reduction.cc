@@ -32,11 +32,14 @@ void BoundReduction::call_user(const engine::Reduction& self, const void* a, con
   // How often an operator runs, and at which rank, depends on the algorithm, so its calls of libc
   // are not recorded.
   const libc_recording::Unobserved unobserved;
+  // The program may have freed the type while the operation was outstanding; its function uses it.
+  const Magic magic = std::exchange(type->magic, Magic::kType);
   const auto step = static_cast<std::size_t>(length);  // the function may change `length`
   for (std::size_t i = 0; i < count; i += step) {
     int given = length;
     bound->call(left + i * self.element_bytes, right + i * self.element_bytes, &given, &type);
   }
+  bound->type_->magic = magic;
 }
 
 void BoundReduction::call(void* left, void* right, int* length, MPI_Datatype* type) const {
@@ -100,10 +103,12 @@ struct ReductionPlan {
                 "reduce; MPI_Reduce and MPI_Bcast have no such limit",
                 value_bytes, journal::kStageBytes);
   }
-  // Checks and sets the buffers, which hold `all` bytes of operands. Resolves MPI_IN_PLACE.
+  // Checks and sets the buffers: `all` bytes of operands, `received` bytes of the result. Resolves
+  // MPI_IN_PLACE. The same buffer twice means that, too, where Open MPI lets it pass.
   int take_buffers(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
-                   std::size_t all) {
-    if (const int code = check_reduction_buffers(name, comm, sendbuf, recvbuf, type, all)) {
+                   std::size_t all, std::size_t received) {
+    if (const int code =
+            check_reduction_buffers(name, comm, sendbuf, recvbuf, type, all, received)) {
       return code;
     }
     send = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
@@ -124,7 +129,10 @@ struct AllreducePlan : ReductionPlan {
             MPI_Datatype datatype, MPI_Op operation) {
     if (const int code = bind_staged(name, comm, values, datatype, operation)) return code;
     count = static_cast<std::size_t>(values);
-    return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
+    if (sendbuf == recvbuf && sendbuf != nullptr && values > 1) [[unlikely]]
+      return fail_aliased(name, comm);
+    const std::size_t all = reduced_bytes_of(datatype, values);
+    return take_buffers(name, comm, sendbuf, recvbuf, all, all);
   }
 
   struct Run {
@@ -162,7 +170,8 @@ struct ScatteredPlan : ReductionPlan {
     my_count = static_cast<std::size_t>(recvcount);
     before = my_count * comm->comm->members.rank;
     count = my_count * comm->comm->members.size;
-    return take_buffers(name, comm, sendbuf, recvbuf, count * datatype->reduced_bytes);
+    const std::size_t value = datatype->reduced_bytes;
+    return take_buffers(name, comm, sendbuf, recvbuf, count * value, my_count * value);
   }
   int check(const char* name, MPI_Comm comm, const void* sendbuf, void* recvbuf,
             const int recvcounts[], MPI_Datatype datatype, MPI_Op operation) {
@@ -178,7 +187,8 @@ struct ScatteredPlan : ReductionPlan {
     }
     my_count = static_cast<std::size_t>(recvcounts[comm->rank()]);
     layout = recovery::hash_bytes(recvcounts, static_cast<std::size_t>(comm->size()) * sizeof(int));
-    return take_buffers(name, comm, sendbuf, recvbuf, count * datatype->reduced_bytes);
+    const std::size_t value = datatype->reduced_bytes;
+    return take_buffers(name, comm, sendbuf, recvbuf, count * value, my_count * value);
   }
   Signature signature(OpKind kind) const { return signature_of(kind, -1, bytes, type, op, layout); }
 
@@ -215,7 +225,8 @@ struct ReducePlan : ReductionPlan {
     order = comm->comm->fold_order(bound.get().commutative);
     count = static_cast<std::size_t>(values);
     bytes = reduced_bytes_of(datatype, values);
-    if (at_root) return take_buffers(name, comm, sendbuf, recvbuf, bytes);
+    if (at_root && sendbuf == recvbuf && bytes > 0) return fail_aliased(name, comm);
+    if (at_root) return take_buffers(name, comm, sendbuf, recvbuf, bytes, bytes);
     send = sendbuf;
     receive = nullptr;
     return check_buffer(name, comm, "send", sendbuf, values, datatype);
@@ -301,7 +312,14 @@ struct ScanPlan : ReductionPlan {
     exclusive = is_exclusive;
     has_result = !exclusive || comm->rank() > 0;
     count = static_cast<std::size_t>(values);
-    return take_buffers(name, comm, sendbuf, recvbuf, reduced_bytes_of(datatype, values));
+    const std::size_t all = reduced_bytes_of(datatype, values);
+    if (has_result || sendbuf == MPI_IN_PLACE) {
+      return take_buffers(name, comm, sendbuf, recvbuf, all, all);
+    }
+    send = sendbuf;
+    receive = nullptr;  // it is not significant
+    bytes = all;
+    return check_buffer(name, comm, "send", sendbuf, values, datatype);
   }
 
   // Algorithm: engine::Scan or engine::ScanAtOnce. It gets memory_bytes() of memory.
@@ -505,7 +523,7 @@ int reduce_local(const void* inbuf, void* inoutbuf, int count, MPI_Datatype data
     return code;
   }
   if (const int code =
-          check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, datatype, bytes)) {
+          check_reduction_buffers(kName, MPI_COMM_WORLD, inbuf, inoutbuf, datatype, bytes, bytes)) {
     return code;
   }
   // Values in the layout that the operation expects are combined in place; gaps do no harm here.

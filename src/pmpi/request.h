@@ -90,6 +90,8 @@ MPI_Request new_request(OpKind call, MPI_Comm comm, bool persistent);
 
 // Begins an inactive request of a collective, called from `site`.
 void start_collective(MPI_Request r, const void* site);
+// Checks what is to be checked when a persistent request is begun.
+int check_start(const char* name, MPI_Request r);
 // Begins the send or receive of an inactive request. REQUIRES that the operation has begun
 // (PointToPoint::begin).
 void start_request(MPI_Request r, std::uint32_t call);

@@ -321,6 +321,7 @@ int waitany(const void* site, int count, MPI_Request array_of_requests[], int* i
         int found = -1;
         show_awaited(count, array_of_requests);
         m.wait([&](bool thorough) {
+          if (thorough) m.progress(true);
           found = find_over(count, array_of_requests, thorough);
           return found >= 0;
         });
@@ -349,6 +350,7 @@ int waitsome(const void* site, int incount, MPI_Request array_of_requests[], int
         int over = 0;
         show_awaited(incount, array_of_requests);
         m.wait([&](bool thorough) {
+          if (thorough) m.progress(true);
           over = find_all_over(incount, array_of_requests, thorough, indices);
           return over > 0;
         });
@@ -514,6 +516,7 @@ int start_all(const char* name, const void* site, OpKind kind, int count, MPI_Re
       return fail(name, MPI_COMM_WORLD, MPI_ERR_REQUEST,
                   "request %d is not an inactive persistent request", i);
     }
+    if (const int code = check_start(name, r)) return code;
   }
   bool any_messages = false;
   for (int i = 0; i < count; ++i) any_messages |= requests[i]->kind != RequestKind::kCollective;

@@ -90,6 +90,8 @@ static void test_exscan(const TestComm* on, const Algebra* by, int count) {
   int* out = new_ints(ints);
   OK(MPI_Exscan(in, out, count, by->type, by->op, on->comm));
   if (on->rank > 0) check_ints("exscan", expected, out, ints);
+  OK(MPI_Exscan(in, on->rank > 0 ? out : NULL, count, by->type, by->op, on->comm));
+  if (on->rank > 0) check_ints("exscan, no buffer", expected, out, ints);
   OK(MPI_Exscan(MPI_IN_PLACE, in, count, by->type, by->op, on->comm));
   if (on->rank > 0) check_ints("exscan in place", expected, in, ints);
   free(in);
@@ -135,6 +137,8 @@ static void test_reduce_scatter(const TestComm* on, const Algebra* by, int base)
   OK(MPI_Reduce_scatter(in, out, counts, by->type, by->op, on->comm));
   check_ints("reduce_scatter", expected, out, mine);
   check_i64("behind the result", kGap, out[mine]);
+  OK(MPI_Reduce_scatter(in, mine > 0 ? out : NULL, counts, by->type, by->op, on->comm));
+  check_ints("reduce_scatter, no buffer", expected, out, mine);
   OK(MPI_Reduce_scatter(MPI_IN_PLACE, in, counts, by->type, by->op, on->comm));
   check_ints("reduce_scatter in place", expected, in, mine);
   free(counts);
@@ -156,6 +160,45 @@ static void test_reduce_local(const TestComm* on, const Algebra* by, int count) 
   free(expected);
 }
 
+/** The same buffer twice, which MPI forbids, and Open MPI takes for MPI_IN_PLACE in these
+ * functions.
+ */
+static void test_same_buffers(const TestComm* on, const Algebra* by, int count) {
+  check_context("the same buffers for %d (%s) on %s", count, by->name, on->name);
+  const int ints = count * by->width;
+  int* expected = new_reduced(on, by, on->rank + 1, count);
+  int* in = new_contribution(on, by, on->rank, count);
+  OK(MPI_Scan(in, in, count, by->type, by->op, on->comm));
+  check_ints("scan", expected, in, ints);
+  free(in);
+  in = new_contribution(on, by, on->rank, count);
+  MPI_Request request;
+  OK(MPI_Iscan(in, in, count, by->type, by->op, on->comm, &request));
+  OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  check_ints("iscan", expected, in, ints);
+  free(expected);
+  free(in);
+  expected = new_reduced(on, by, on->rank > 0 ? on->rank : 1, count);
+  in = new_contribution(on, by, on->rank, count);
+  OK(MPI_Exscan(in, in, count, by->type, by->op, on->comm));
+  if (on->rank > 0) check_ints("exscan", expected, in, ints);
+  free(expected);
+  free(in);
+  const int total = count * on->size;
+  expected = new_reduced(on, by, on->size, total);
+  in = new_contribution(on, by, on->rank, total);
+  OK(MPI_Reduce_scatter_block(in, in, count, by->type, by->op, on->comm));
+  check_ints("reduce_scatter_block", expected + on->rank * ints, in, ints);
+  free(expected);
+  free(in);
+  expected = new_reduced(on, by, on->size, 1);
+  in = new_contribution(on, by, on->rank, 1);
+  OK(MPI_Allreduce(in, in, 1, by->type, by->op, on->comm));
+  check_ints("allreduce of one value", expected, in, by->width);
+  free(expected);
+  free(in);
+}
+
 int main(int argc, char** argv) {
   TestComm comms[kTestComms];
   check_begin(&argc, &argv);
@@ -175,6 +218,7 @@ int main(int argc, char** argv) {
         test_reduce_scatter_block(&comms[c], &algebras[a], kCounts[i]);
         test_reduce_scatter(&comms[c], &algebras[a], kCounts[i]);
         test_reduce_local(&comms[c], &algebras[a], kCounts[i]);
+        if (kCounts[i] > 0) test_same_buffers(&comms[c], &algebras[a], kCounts[i]);
       }
     }
     check_section(comms[c].name);

@@ -287,6 +287,52 @@ static void test_several_sources(const TestComm* on, enum Completion how) {
   }
 }
 
+/** Waits for one request while a receive that is not waited for is what another rank waits for. */
+static void test_waits_for_some(const TestComm* on) {
+  check_context("waits for some on %s", on->name);
+  const int next = (on->rank + 1) % on->size;
+  const int before = (on->rank + on->size - 1) % on->size;
+  for (int how = 0; how < 4; ++how) {
+    MPI_Request receive, others[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    const int out = test_value(on, on->rank, next, how);
+    int in = -1, index = -1, some = 0, indices[2];
+    OK(MPI_Irecv(&in, 1, MPI_INT, before, how, on->comm, &receive));
+    if (how < 2) {
+      OK(MPI_Issend(&out, 1, MPI_INT, next, how, on->comm, &others[0]));
+    } else {
+      // An even rank waits in a collective that an odd one enters behind its synchronous send.
+      if (on->rank % 2 == 1) OK(MPI_Ssend(&out, 1, MPI_INT, next, how, on->comm));
+      OK(MPI_Ibarrier(on->comm, &others[1]));
+      if (on->rank % 2 == 0) OK(MPI_Isend(&out, 1, MPI_INT, next, how, on->comm, &others[0]));
+    }
+    for (int left = how < 2 || on->rank % 2 == 1 ? 1 : 2; left > 0;
+         left -= how % 2 == 0 ? 1 : some) {
+      if (how % 2 == 0) {
+        OK(MPI_Waitany(2, others, &index, MPI_STATUS_IGNORE));
+      } else {
+        OK(MPI_Waitsome(2, others, &some, indices, MPI_STATUSES_IGNORE));
+      }
+    }
+    OK(MPI_Wait(&receive, MPI_STATUS_IGNORE));
+    check_i64("message", test_value(on, before, on->rank, how), in);
+  }
+}
+
+/** A buffered send needs its buffer when it begins, and none for nobody. */
+static void test_buffers_of_sends(void* buffer, int bytes) {
+  check_context("buffers of sends");
+  int out = 5, in = 0;
+  OK(MPI_Bsend(&out, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD));
+  MPI_Request send;
+  OK(MPI_Bsend_init(&out, 1, MPI_INT, check_state.rank, 0, MPI_COMM_WORLD, &send));
+  OK(MPI_Buffer_attach(buffer, bytes));
+  OK(MPI_Start(&send));
+  OK(MPI_Recv(&in, 1, MPI_INT, check_state.rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  OK(MPI_Wait(&send, MPI_STATUS_IGNORE));
+  OK(MPI_Request_free(&send));
+  check_i64("message", 5, in);
+}
+
 static void test_probes(const TestComm* on) {
   check_context("probes on %s", on->name);
   const int next = (on->rank + 1) % on->size;
@@ -400,7 +446,7 @@ static void test_errors(const TestComm* on) {
 int main(int argc, char** argv) {
   check_begin(&argc, &argv);
   void* buffer = malloc(64 * kMost);
-  OK(MPI_Buffer_attach(buffer, 64 * kMost));
+  test_buffers_of_sends(buffer, 64 * kMost);
   TestComm comms[kTestComms];
   make_test_comms(comms);
   for (int c = 0; c < kTestComms; ++c) {
@@ -426,6 +472,10 @@ int main(int argc, char** argv) {
     }
   }
   check_section("requests");
+  for (int c = 0; c < kTestComms; ++c) {
+    test_waits_for_some(&comms[c]);
+  }
+  check_section("waits");
   for (int c = 0; c < kTestComms; ++c) {
     test_probes(&comms[c]);
     OK(MPI_Barrier(MPI_COMM_WORLD));
