@@ -201,6 +201,38 @@ static void test_many_operations(void) {
   check_section("many operations");
 }
 
+/** MPI_User_function: adds pairs; asks what it is given a type of. */
+static void add_pairs(void* in, void* inout, int* count, MPI_Datatype* type) {
+  MPI_Aint lower = -1, extent = -1;
+  if (MPI_Type_get_extent(*type, &lower, &extent) != MPI_SUCCESS) check_fail("extent", "", "");
+  if (extent != 2 * sizeof(int)) check_fail("extent", "that of two ints", "another");
+  const int* a = in;
+  int* b = inout;
+  for (int i = 0; i < 2 * *count; ++i) b[i] += a[i];
+}
+
+/** The program frees type and operation while the reduction is outstanding. */
+static void test_freed(void) {
+  check_context("freed while it is outstanding");
+  enum { kPairs = 100 };
+  MPI_Datatype pair;
+  MPI_Op op;
+  MPI_Request request;
+  int in[2 * kPairs], out[2 * kPairs];
+  for (int i = 0; i < 2 * kPairs; ++i) in[i] = check_state.rank + i;
+  OK(MPI_Type_contiguous(2, MPI_INT, &pair));
+  OK(MPI_Type_commit(&pair));
+  OK(MPI_Op_create(add_pairs, 1, &op));
+  OK(MPI_Iallreduce(in, out, kPairs, pair, op, MPI_COMM_WORLD, &request));
+  OK(MPI_Type_free(&pair));
+  OK(MPI_Op_free(&op));
+  OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  const int size = check_state.size;
+  for (int i = 0; i < 2 * kPairs; ++i) {
+    check_i64("sum", (long long)size * i + size * (size - 1) / 2, out[i]);
+  }
+}
+
 int main(int argc, char** argv) {
   static const int kCounts[] = {0, 1, 3, 17, 1000, 20000};
   check_begin(&argc, &argv);
@@ -215,5 +247,6 @@ int main(int argc, char** argv) {
   check_section("on matrices");
   test_complex();
   test_many_operations();
+  test_freed();
   return check_end();
 }
