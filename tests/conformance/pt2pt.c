@@ -318,7 +318,7 @@ static void test_waits_for_some(const TestComm* on) {
   }
 }
 
-/** A buffered send needs its buffer when it begins, and none for nobody. */
+/** A buffered send needs its buffer when it begins, and none to MPI_PROC_NULL. */
 static void test_buffers_of_sends(void* buffer, int bytes) {
   check_context("buffers of sends");
   int out = 5, in = 0;
