@@ -164,8 +164,8 @@ struct FoldPlan {
       return {contribution->data(), plan.count * plan.type->reduced_bytes};
     }
     Fold* make_fold() {
-      const std::size_t values = plan.type->reduced_bytes == 0 ? 0 : plan.count;
-      return plan.from.empty() ? nullptr : &fold.emplace(plan.bound.get(), values);
+      if (plan.from.empty()) return nullptr;
+      return &fold.emplace(plan.bound.get(), plan.type->reduced_bytes == 0 ? 0 : plan.count);
     }
   };
 
