@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "libc_recording/files.h"
 #include "libc_recording/process.h"
 #include "libc_recording/real.h"
@@ -16,6 +18,7 @@ namespace {
 REJOIN_REAL(opendir);
 REJOIN_REAL(fdopendir);
 REJOIN_REAL(readdir);
+REJOIN_REAL_AS(readdir_r, "readdir_r", int(DIR*, dirent*, dirent**));  // its header deprecates it
 REJOIN_REAL(rewinddir);
 REJOIN_REAL(telldir);
 REJOIN_REAL(seekdir);
@@ -158,6 +161,18 @@ REJOIN_REPLACES dirent* readdir(DIR* stream) {
 }
 REJOIN_REPLACES dirent64* readdir64(DIR*) __attribute__((alias("readdir")));
 static_assert(sizeof(dirent) == sizeof(dirent64));
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+REJOIN_REPLACES int readdir_r(DIR* stream, dirent* entry, dirent** result) {
+  if (find(stream) == nullptr) return real_readdir_r(stream, entry, result);
+  const dirent* d = readdir(stream);
+  *result = d != nullptr ? entry : nullptr;
+  if (d != nullptr) memcpy(entry, d, std::min<std::size_t>(d->d_reclen, sizeof *entry));
+  return 0;
+}
+REJOIN_REPLACES int readdir64_r(DIR*, dirent64*, dirent64**) __attribute__((alias("readdir_r")));
+#pragma GCC diagnostic pop
 
 REJOIN_REPLACES void rewinddir(DIR* stream) noexcept {
   Listing* l = find(stream);

@@ -113,6 +113,7 @@ void FileFacts::wake() {
   ghosts_writer_.rebase();
   read_files_of(rank_.rank(), written_);
   ghosts_.size = notes_.size = 0;
+  rewritten_.size = paths_.size = 0;  // by a replay of what came before the image
   notes_read_ = others_read_ = false;
 }
 

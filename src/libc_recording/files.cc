@@ -293,15 +293,14 @@ void Opening::prepare() {
   Found now = look(dirfd_, path_, !exclusive());
   const bool usable = now.there && (now.file.file == then_.file || is_ghost(now));
   if (!usable && !writes() && find_kept()) return;
-  if (!usable && !find_where_it_was_rewritten(&now) && (writes() || creates())) {
-    return now.there ? open_unnamed() : prepare_absent();
-  }
+  const bool is_it = usable || find_where_it_was_rewritten(&now);
+  if (!is_it && (writes() || creates())) return now.there ? open_unnamed() : prepare_absent();
   if (truncates()) return prepare_truncation(now);
   if (appends() || (writes() && then_.size_bytes == 0)) return prepare_growth(now);
   const bool same_size = now.file.size_bytes == then_.size_bytes;
   const bool untouched =
       now.file.file == then_.file && same_size && now.file.modified == then_.modified;
-  if (untouched || (same_size && rejoin_libc_rewritten(now.file.file, nullptr, 0))) return;
+  if (untouched || (is_it && same_size && rejoin_libc_rewritten(now.file.file, nullptr, 0))) return;
   if (!now.there) return;  // opening it will fail
   if (writes()) prepare_growth(now);
   if (reads()) untrue(path_, "has other contents than the first execution read there");
@@ -362,8 +361,12 @@ void Opening::prepare_growth(const Found& now) {
     return;
   }
   if (now.file.size_bytes != then_.size_bytes) set_size(0);
+  // It has been emptied since, so its former contents are gone.
+  const bool is_shorter = now.file.size_bytes < then_.size_bytes;
+  if (is_shorter && appends() && reads())
+    untrue(path_, "has other contents than the first execution read there");
   // The rest of the contents is unchanged if this rank has not written into it.
-  const bool as_it_was = appends() && !rejoin_libc_written_in_place(now.file.file);
+  const bool as_it_was = appends() && !is_shorter && !rejoin_libc_written_in_place(now.file.file);
   if (then_.size_bytes == 0 || as_it_was) becomes_ = Becomes::kRewritten;
 }
 

@@ -132,7 +132,8 @@ REJOIN_REPLACES FILE* fopen(const char* path, const char* mode) {
   char own[PATH_MAX];
   path = rejoin::libc_recording::own_proc_path(REJOIN_CALLER, path, own);
   if (!observing(REJOIN_CALLER)) return real_fopen(path, mode);
-  if (flags_of(mode) == O_RDONLY && rejoin::libc_recording::is_read_observed(path)) {
+  const bool only_reads = (flags_of(mode) & ~O_CLOEXEC) == O_RDONLY;
+  if (only_reads && rejoin::libc_recording::is_read_observed(path)) {
     return rejoin::libc_recording::open_observed_stream(path);
   }
   if (!observed_stream(path, mode)) return real_fopen(path, mode);
@@ -143,6 +144,7 @@ REJOIN_REPLACES FILE* freopen(const char* path, const char* mode, FILE* stream) 
   if (!observing(REJOIN_CALLER) || !observed_stream(path, mode)) {
     return real_freopen(path, mode, stream);
   }
+  fflush(stream);  // as it does itself: the file may be the one that is opened
   return open_stream(path, mode,
                      [stream](const char* p, const char* m) { return real_freopen(p, m, stream); });
 }

@@ -171,6 +171,33 @@ static void play_rotate(void) {
   step();
 }
 
+// The stream is opened again while its buffer has not been written.
+static void play_reopened(void) {
+  FILE* f = fopen("log", "a");
+  REQUIRE(f != NULL && fputs("one\n", f) >= 0);
+  f = freopen("log", "a", f);
+  REQUIRE(f != NULL && fputs("two\n", f) >= 0);
+  step();
+  REQUIRE(fclose(f) == 0);
+  step();
+  require_contents("log", "first line\none\ntwo\n");
+}
+
+// What a replay would read is gone: the file was written anew since.
+static void append_and_read(void) {
+  write_file("log", "a", "one\n");
+  char text[64];
+  FILE* f = fopen("log", "r");
+  REQUIRE(f != NULL);
+  const size_t bytes = fread(text, 1, sizeof text, f);
+  same_bytes(__FILE__, __LINE__, text, bytes);
+  REQUIRE(fclose(f) == 0);
+}
+static void play_compacted(void) {
+  append_and_read();
+  write_file("log", "w", "short\n");
+  step();
+}
 static void play_directories(void) {
   REQUIRE(mkdir("results", 0755) == 0);
   REQUIRE_ERRNO(mkdir("results", 0755) == 0, EEXIST);
@@ -326,6 +353,8 @@ static const struct scene scenes[] = {
     {"records", play_records, 5},
     {"read_back", play_read_back, 3},
     {"counter", play_counter, 3},
+    {"reopened", play_reopened, 2},
+    {"compacted", play_compacted, 1},
     {NULL, NULL, 0},
 };
 

@@ -100,6 +100,21 @@ static void look_into(DIR* d) {
   SAME(entries);
 }
 
+/** The same with the function that older programs use. */
+static void look_into_again(DIR* d) {
+  int entries = 0;
+  struct dirent entry, *e;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  for (; readdir_r(d, &entry, &e) == 0 && e != NULL; ++entries) {
+#pragma GCC diagnostic pop
+    REQUIRE(e == &entry);
+    same_bytes(__FILE__, __LINE__, e->d_name, strlen(e->d_name));
+  }
+  REQUIRE(entries > 300);
+  SAME(entries);
+}
+
 static int no_dots(const struct dirent* e) { return e->d_name[0] != '.'; }
 
 // Files are made and removed while a directory is read, which does not exist in the end.
@@ -128,6 +143,8 @@ static void play_directory(void) {
   step();
   rewinddir(d);
   look_into(d);
+  rewinddir(d);
+  look_into_again(d);
   REQUIRE(closedir(d) == 0);
   struct dirent** found;
   const int count = scandir("d", &found, no_dots, alphasort);
