@@ -128,8 +128,8 @@ def outside_kills(rng, ranks, duration_s, snapshots=False):
 
 
 def logical_kills(rng, ranks, operations):
-    """Returns --kill options. Every incarnation starts at main, so it can die at any point."""
-    flags = []
+    """Returns options. Every incarnation starts at main, so it can die at any point."""
+    flags = ["--snapshots", "off"]
     incarnations = [0] * ranks
     for rank in random_ranks(rng, ranks):
         ordinal = str(rng.randint(1, operations))
