@@ -229,18 +229,23 @@ class ScaLapack(Program):
         assert all(row[-1] == "PASSED" for row in results["rows"]), "a residual is too large"
 
 
-class Mpi4py(Program):
-    """Python objects and arrays in every kind of call (mpi4py_mix.py)."""
-
-    executable, package = "/usr/bin/python3", "python3-mpi4py"
+class PythonProgram(Program):
+    executable = "/usr/bin/python3"
+    module = script = None
 
     @classmethod
     def is_there(cls):
-        look = [cls.executable, "-c", "import mpi4py"]
+        look = [cls.executable, "-c", f"import {cls.module}"]
         return super().is_there() and subprocess.run(look, capture_output=True, check=False).returncode == 0
 
     def command(self, directory):
-        return [self.executable, f"{HERE}/mpi4py_mix.py"]
+        return [self.executable, f"{HERE}/{self.script}"]
+
+
+class Mpi4py(PythonProgram):
+    """Python objects and arrays in every kind of call."""
+
+    module, script, package = "mpi4py", "mpi4py_mix.py", "python3-mpi4py"
 
     def results(self, directory):
         return {"digests": sorted(read(f"{directory}/output").splitlines())}
@@ -249,18 +254,10 @@ class Mpi4py(Program):
         assert len(results["digests"]) == self.ranks
 
 
-class Petsc(Program):
-    """Solvers and preconditioners of PETSc on a grid of three dimensions (petsc_solvers.py)."""
+class Petsc(PythonProgram):
+    """Solvers and preconditioners of PETSc on a grid of three dimensions."""
 
-    executable, package = "/usr/bin/python3", "python3-petsc4py"
-
-    @classmethod
-    def is_there(cls):
-        look = [cls.executable, "-c", "import petsc4py"]
-        return super().is_there() and subprocess.run(look, capture_output=True, check=False).returncode == 0
-
-    def command(self, directory):
-        return [self.executable, f"{HERE}/petsc_solvers.py"]
+    module, script, package = "petsc4py", "petsc_solvers.py", "python3-petsc4py"
 
     def results(self, directory):
         return {"solutions": read(f"{directory}/output").splitlines()}
